@@ -231,11 +231,11 @@ def case_wrapped(session):
 
 # Texts that report a live launcher (crates/job/src/detect.rs).
 SIGNS = {
-    engines.Pmi: r"PMI-1: PMI_FD=\d+ is (an open socket|a socket of its process python\S*, a parent)",
-    engines.PmiAsSlurm: r"PMI-1: PMI_FD=\d+ is (an open socket|a socket of its process python\S*, a parent)",
-    engines.Hydra: r"Hydra .*PMI-1: PMI_FD=\d+ is a socket of its process hydra_pmi_proxy, a parent",
-    engines.HydraByPort: r"Hydra .*PMI-1: PMI_PORT=\S+ is set",
-    engines.Prrte: r"PRRTE .*PMIx: PMIX_NAMESPACE=prterun\S+ is set, and PMI_FD is not an open socket",
+    engines.Pmi: r"PMI-1, because PMI_FD=\d+ is (an open socket|a socket to python\S*, an ancestor of this process)",
+    engines.PmiAsSlurm: r"PMI-1, because PMI_FD=\d+ is (an open socket|a socket to python\S*, an ancestor of this process)",
+    engines.Hydra: r"Hydra .*PMI-1, because PMI_FD=\d+ is a socket to hydra_pmi_proxy, an ancestor of this process",
+    engines.HydraByPort: r"Hydra .*PMI-1, because PMI_PORT=\S+ is set",
+    engines.Prrte: r"PRRTE .*PMIx, because PMIX_NAMESPACE=prterun\S+ is set, and PMI_FD is not an open socket",
 }
 
 

@@ -72,7 +72,7 @@ MISTAKES = {
     "rma-get": ([r"rank 1: MPI_Get at .* accesses 4 bytes at byte 20 of rank 0 .* that MPI_Put at .* has accessed too"], 0),
     "rma-accumulate": ([r"rank 1: MPI_Accumulate at .* accesses 4 bytes at byte 8 of rank 0 .* that MPI_Put at "], 0),
     "own-gets": ([rf"rank 1: MPI_Get at {PLACE} writes 4 bytes of its buffer, from byte 0 on, that MPI_Get at {PLACE} writes too "
-                  r"\(rank 0, window \(ledger\)\), and nothing orders the two accesses: call MPI_Win_flush_local"], 0),
+                  r"\(rank 0, window ledger\), and nothing orders the two accesses: call MPI_Win_flush_local"], 0),
     "own-put-of-get": ([rf"rank 1: MPI_Put at {PLACE} reads 4 bytes .* that MPI_Get at {PLACE} writes too"], 0),
     "own-get-to-put": ([rf"rank 1: MPI_Get at {PLACE} writes 4 bytes .* that MPI_\w+ at {PLACE} reads too"], 0),
     "own-accumulate": ([rf"rank 1: MPI_Accumulate at {PLACE} reads 4 bytes .* that MPI_Get at {PLACE} writes too"], 0),

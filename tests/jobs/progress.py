@@ -27,7 +27,7 @@ def case_the_report_says_what_the_thread_did(session):
     problem = outcome.problem(quiet=False)
     if problem:
         return problem
-    lines = [line for line in outcome.err.splitlines() if "FASTPATH_PROGRESS=thread: the progress thread" in line]
+    lines = [line for line in outcome.err.splitlines() if "the progress thread (FASTPATH_PROGRESS=thread) took" in line]
     return None if len(lines) == 2 else f"{len(lines)} lines of 2 ranks: {outcome.err[-300:]}"
 
 

@@ -98,8 +98,8 @@ def case_the_report_says_each_level(session):
         if problem:
             return problem, outcome.text()
         for rank, (level, lock) in enumerate(zip((many, many, one), locked)):
-            said = [line for line in outcome.err.splitlines() if f"fastpath: rank {rank}: MPI_THREAD_" in line]
-            begin = f"fastpath: rank {rank}: {level}: "
+            said = [line for line in outcome.err.splitlines() if f"fastpath: rank {rank}: with MPI_THREAD_" in line]
+            begin = f"fastpath: rank {rank}: with {level}, "
             if len(said) != 1 or not said[0].startswith(begin) or ("no lock" in said[0]) == lock:
                 return f"rank {rank} reports {said}, {env}", outcome.text()
             if lock and "threads found the lock taken" not in said[0]:
@@ -125,7 +125,7 @@ def case_without_membarrier(session):
         words = [*refuse, session.mpiexec, "-n", "2", session.binary(name)]
         outcome = session.start(words, timeout=60, env={"FASTPATH_REPORT": "1"}).finish()
         problem = outcome.problem(quiet=False)
-        if not problem and outcome.err.count(": MPI_THREAD_MULTIPLE: the lock is not biased") != 2:
+        if not problem and outcome.err.count(": with MPI_THREAD_MULTIPLE, the lock is not biased") != 2:
             problem = "the report does not say that the lock is not biased"
         if problem:
             return f"{name}: {problem}", outcome.text()

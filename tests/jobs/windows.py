@@ -25,13 +25,13 @@ ENDS = {
 WAIT_S = 6
 # Endless waits, and the expected texts.
 HANGS = {
-    "held": ["the rank holds a lock of rank 0's window memory (window ledger)", "MPI_Win_lock, peer 0, communicator of the window ledger", "deadlock: rank 0 waits for rank 1 (MPI_Recv",
+    "held": ["the rank holds a lock of rank 0's window memory (window ledger)", "MPI_Win_lock, peer 0, window ledger", "deadlock: rank 0 waits for rank 1 (MPI_Recv",
              "which waits for rank 0 (MPI_Win_lock"],
-    "other": ["rank 1 (process", "MPI_Win_lock, peer 1, communicator of the window ledger, for a lock on the peer's memory that rank 0 holds",
+    "other": ["rank 1 (process", "MPI_Win_lock, peer 1, window ledger, for a lock on the peer's memory that rank 0 holds",
               "deadlock: rank 0 waits for rank 1 (MPI_Recv", "which waits for rank 0 (MPI_Win_lock"],
-    "all": ["MPI_Win_lock_all, peer 1, communicator of the window ledger, for a lock on the peer's memory that rank 0 holds",
+    "all": ["MPI_Win_lock_all, peer 1, window ledger, for a lock on the peer's memory that rank 0 holds",
             "deadlock: rank 0 waits for rank 1 (MPI_Recv", "which waits for rank 0 (MPI_Win_lock_all"],
-    "entered": ["MPI_Win_lock, communicator of the window ledger, until rank 0 ends its MPI_Win_lock_all epoch",
+    "entered": ["MPI_Win_lock, window ledger, until rank 0 ends its MPI_Win_lock_all epoch",
                 "deadlock: rank 0 waits for rank 1 (MPI_Recv", "which waits for rank 0 (MPI_Win_lock"],
     "post": ["MPI_Win_start, peer 0", "which waits for rank 0 (MPI_Win_start"],
 }
@@ -91,7 +91,7 @@ def case_queue(session):
     """A rank that waits for a lock behind another one waits for that rank too, which progresses: no deadlock is
     reported."""
     outcome = session.mpirun(3, [session.binary("rma_wrong"), "queue"], timeout=WAIT_S).finish()
-    problem = _judge(outcome, 124, ["waits in MPI_Win_lock, peer 0, communicator of the window ledger, for a lock on the peer's memory, "])
+    problem = _judge(outcome, 124, ["waits in MPI_Win_lock, peer 0, window ledger, for a lock on the peer's memory, "])
     return problem or ("a deadlock is named" if "deadlock" in outcome.err else None)
 
 
@@ -177,7 +177,7 @@ def case_remedy(session):
         problem = outcome.problem(quiet=False)
         if problem:
             return problem, outcome.text()
-        lines = [line for line in outcome.err.splitlines() if re.search(r"window \(.*\): rank \d by ", line)]
+        lines = [line for line in outcome.err.splitlines() if re.search(r"window \(.*\): reached rank \d by ", line)]
         wrong = [line for line in lines if not all(word in line for word in said) or (not said and "FASTPATH_PROGRESS" in line)]
         if len(lines) != 4 or wrong:
             return f"{env}: {len(lines)} windows, not all with the line {said}", outcome.text()

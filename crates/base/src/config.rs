@@ -297,7 +297,7 @@ pub fn shorten(text: &str) -> String {
 
 fn unknown_warning(name: &str) -> String {
     if let Some((name, instead)) = REMOVED.iter().find(|(removed, _)| *removed == name) {
-        return format!("{name} was removed: {instead} (ignored)");
+        return format!("{name} is ignored, because this variable was removed: {instead}");
     }
     let shown = shorten(name);
     let nearest = VARIABLES
@@ -308,11 +308,13 @@ fn unknown_warning(name: &str) -> String {
         .filter(|(distance, near)| *distance <= (near.len() - PREFIX.len()) / 2);
     match nearest {
         Some((_, near)) => {
-            format!("{shown} is not a variable of this library; the nearest is {near} (ignored)")
+            format!(
+                "{shown} is ignored: Fastpath has no variable of this name; the nearest is {near}"
+            )
         }
         None => format!(
-            "{shown} is not a variable of this library; `fastpath info` lists those that are \
-             (ignored)"
+            "{shown} is ignored: Fastpath has no variable of this name; `fastpath info` lists the \
+             variables"
         ),
     }
 }
@@ -393,7 +395,8 @@ mod tests {
     fn removed_name__warns_with_what_holds_instead() {
         let c = read(&[("FASTPATH_WORKERS", "several")]).unwrap();
         assert!(
-            c.warnings()[0].starts_with("FASTPATH_WORKERS was removed: "),
+            c.warnings()[0]
+                .starts_with("FASTPATH_WORKERS is ignored, because this variable was removed: "),
             "{:?}",
             c.warnings()
         );

@@ -134,7 +134,7 @@ impl Descriptor {
             }
         }
         Ok(Descriptor {
-            fd: CheckedFd::keep(fd, "a file that MPI_File_open opened"),
+            fd: CheckedFd::keep(fd, "a file of MPI_File_open"),
             system,
             readable: how.read,
             maps: StaticBool::new(true),

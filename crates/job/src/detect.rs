@@ -45,8 +45,8 @@ impl fmt::Display for LaunchPlace {
         match self {
             LaunchPlace::Own => write!(
                 f,
-                "started by Fastpath's mpiexec: {JOB_VARIABLE} is set, and no other launcher's \
-                 rank variable is"
+                "started by Fastpath's mpiexec: {JOB_VARIABLE} is set, and no rank variable of \
+                 another launcher is set"
             ),
             LaunchPlace::Alone(SingletonReason::Asked) => {
                 write!(f, "alone: {} is set", VARIABLES[Key::Singleton as usize].name)
@@ -60,10 +60,10 @@ impl fmt::Display for LaunchPlace {
                 write!(f, "alone: {launcher} has started one process ({variable}={value})")
             }
             LaunchPlace::Alone(SingletonReason::OfRank(Claim { launcher, .. })) => {
-                write!(f, "alone: started by a rank of {launcher}, whose variables it inherits")
+                write!(f, "alone: started by a rank of {launcher}, with that launcher's variables")
             }
             LaunchPlace::Several(Claim { launcher, protocol: Some(protocol), sign, .. }) => {
-                write!(f, "started by {launcher}, joined by {protocol}: {sign}")
+                write!(f, "started by {launcher}; joins the job by {protocol}, because {sign}")
             }
             LaunchPlace::Several(claim) => write!(f, "{claim}, which accepts no connections"),
         }
@@ -159,7 +159,7 @@ impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.rank, self.size) {
             (Some(rank), Some(size)) => write!(f, "rank {rank} of {size}")?,
-            (Some(rank), None) => write!(f, "rank {rank} of an unknown number")?,
+            (Some(rank), None) => write!(f, "rank {rank} of an unknown number of ranks")?,
             (None, Some(size)) => write!(f, "one of {size} ranks")?,
             (None, None) => write!(f, "one of an unknown number of ranks")?,
         }
@@ -264,7 +264,9 @@ fn read_pmi(env: Lookup<'_>, peer: Option<&str>) -> Option<Claim> {
     let sign = match peer {
         None => set("PMI_PORT").map(|port| format!("{port} is set")),
         Some("") => Some(format!("{descriptor} is an open socket")),
-        Some(name) => Some(format!("{descriptor} is a socket of its process {name}, a parent")),
+        Some(name) => {
+            Some(format!("{descriptor} is a socket to {name}, an ancestor of this process"))
+        }
     };
     Some(Claim {
         protocol: sign.is_some().then_some(Protocol::Pmi1),

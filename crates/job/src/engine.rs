@@ -162,8 +162,10 @@ impl Engine {
             Engine::Pmi1(pmi) => pmi.get(0, PARENT_KEY)?,
             Engine::Pmix(pmix) => return pmix.find_parent(),
         };
-        let malformed =
-            |_| EngineError::Answer { step: "get", said: "no text as the parent's port".into() };
+        let malformed = |_| EngineError::Answer {
+            step: "get",
+            said: "a parent's port that is not UTF-8 text".into(),
+        };
         found.map(String::from_utf8).transpose().map_err(malformed)
     }
 

@@ -122,7 +122,7 @@ impl Timeout {
         }
         let text = format!("{what} within {} s, the limit of {}", self.seconds(), self.source);
         let advice = "make the matching call (MPI_Comm_connect or MPI_Comm_accept) in time, or \
-                      raise that limit";
+                      raise the time limit";
         Some(Error::new(MPI_ERR_PORT, text).with_advice(Some(advice)))
     }
 }

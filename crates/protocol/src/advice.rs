@@ -73,8 +73,8 @@ impl Worker {
                     })
                     .to_string(),
                     false => format!(
-                        "rank {rank}: messages of {from} B or more from rank {peer}: {} ({:.1} \
-                         GB/s; {messages} messages timed)",
+                        "rank {rank}: for messages of {from} B or more from rank {peer}, {} was \
+                         fastest: {:.1} GB/s ({messages} messages timed)",
                         arm.name(),
                         1000.0 / rate.max(1) as f64
                     ),

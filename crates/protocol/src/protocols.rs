@@ -100,7 +100,7 @@ impl SelectionCase<'_> {
         }
         match self.thresholds.copy_from(self.shared) {
             u64::MAX if !self.shared && self.selection.overrides.adapt => {
-                Err("not at first; used after a measurement shows that it is faster".to_owned())
+                Err("used only after a measurement shows that it is faster".to_owned())
             }
             u64::MAX => Err(format!(
                 "slower: 1 MiB takes {:.1} us, against {:.1} us through the ring",

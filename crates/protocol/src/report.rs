@@ -81,8 +81,8 @@ pub struct SizeRange {
     pub cost_ns: Option<[f64; 2]>,
 }
 
-const COMBINED: &str = "this processor combines the operands between two copies by the kernel, \
-                        under a lock in shared memory";
+const COMBINED: &str = "the kernel copies the target's data to the origin and the result back; the \
+                        origin's processor combines the operands, under a lock in shared memory";
 
 /// Access to memory by one-sided operations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

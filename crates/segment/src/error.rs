@@ -10,7 +10,7 @@ use std::io;
 pub enum SegmentError {
     /// The requested number of ranks is 0, or exceeds the capacity of the segment.
     #[error(
-        "{0} ranks on one host are not possible: a host can have 1 to {most}",
+        "{0} ranks on one host are not possible: a host can have 1 to {most} ranks",
         most = MAX_RANKS
     )]
     Ranks(usize),
@@ -29,7 +29,7 @@ pub enum SegmentError {
     #[error("the job's shared memory cannot be mapped: {0}")]
     NoAddresses(io::Error),
     /// The program closed the file's descriptor, and the attempt without it failed.
-    #[error("{lost}; an attempt without the descriptor failed: {cause}")]
+    #[error("{lost}; without this descriptor, the job's shared memory cannot be used: {cause}")]
     Lost {
         /// The descriptor.
         lost: LostFd,
@@ -54,12 +54,12 @@ pub enum SegmentError {
 fn describe_shortage(needed: &u64, available: &u64, in_file_system: &bool) -> String {
     let place = match in_file_system {
         true => "in the file system for shared memory (in docker set its size by --shm-size)",
-        false => "on this host (free memory, or what the limit of its control group leaves)",
+        false => "on this host (free memory, or the rest of the control group's memory limit)",
     };
     let (needed, available) = (ByteSize(*needed), ByteSize(*available));
     format!(
         "out of shared memory: {needed} needed, {available} available {place}; use fewer ranks on \
-         this host, or raise that limit"
+         this host, or make more memory available"
     )
 }
 

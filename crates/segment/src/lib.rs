@@ -67,4 +67,4 @@ pub use ranks::{FIRST_FOREIGN_HOST, RemoteRank, SpareRanks};
 pub use reuse::PlaceCounts;
 pub use text::SharedText;
 pub use unexpected::{SHOWN_MOST, UnexpectedMessage, UnexpectedSnapshot};
-pub use wait_note::{AwaitedRanks, WaitNote, WaitNoteRef};
+pub use wait_note::{AwaitedRanks, OF_WINDOW, WaitNote, WaitNoteRef};

@@ -139,7 +139,10 @@ impl Segment {
         let file = File::from(file);
         let stat = |cause| SegmentError::System { step: "fstat", cause };
         if !is_nameless(&file).map_err(stat)? {
-            return Err(foreign("the descriptor is not a file without a name".into()));
+            return Err(foreign(
+                "the descriptor does not refer to an anonymous memory file or an unlinked file"
+                    .into(),
+            ));
         }
         let seals = |cause| SegmentError::System { step: "fcntl (F_GET_SEALS)", cause };
         if !is_sealed_or_unlinked(&file).map_err(seals)? {
@@ -164,14 +167,16 @@ impl Segment {
         let version = header.version.load(Ordering::Relaxed);
         if version != VERSION {
             return Err(foreign(format!(
-                "the file has layout version {version} and this library {VERSION}: use the mpiexec \
-                 of this library's release"
+                "the file has layout version {version}, but this library uses version {VERSION}: \
+                 use the mpiexec of this library's release"
             )));
         }
         let ranks = header.ranks.load(Ordering::Relaxed) as usize;
         let all = header.job_ranks.load(Ordering::Relaxed) as usize;
         let layout = SegmentLayout::of_length(ranks, all, length).ok_or_else(|| {
-            foreign(format!("the file's {length} bytes do not fit {ranks} ranks"))
+            foreign(format!(
+                "the file has {length} bytes, which is not a valid size for {ranks} ranks"
+            ))
         })?;
         if job_id.is_some_and(|job_id| header.job_id.load(Ordering::Relaxed) != job_id) {
             return Err(foreign("the file belongs to another job".into()));

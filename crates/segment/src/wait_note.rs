@@ -3,6 +3,9 @@
 use crate::text::SharedText;
 use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 
+/// Start of [`WaitNote::comm`] for a window's communicator; the window's title follows.
+pub const OF_WINDOW: &str = "of the window ";
+
 /// Note of a waiting thread in shared memory, written before the thread sleeps. A wait whose message has already
 /// arrived writes no note.
 #[repr(C, align(64))]

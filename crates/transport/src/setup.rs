@@ -16,7 +16,7 @@ use inline::StoredInline;
 use std::fmt::{self, Display};
 
 const EXAMINE: &str =
-    "run `fastpath doctor` on this host, which checks adapters, libraries and limits";
+    "run `fastpath doctor` on this host to check its adapters, libraries and limits";
 
 /// Error of a configuration that cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -47,7 +47,7 @@ fn check_small(contents: &Contents) -> Result<()> {
     if contents.large_counts.is_empty() {
         return Ok(());
     }
-    let cause = "the datatype was made with MPI_Count arguments";
+    let cause = "the datatype was made with MPI_Count arguments, which this call cannot return";
     Err(Error::new(MPI_ERR_TYPE, cause).with_advice(Some("call MPI_Type_get_contents_c")))
 }
 
@@ -103,7 +103,7 @@ impl<T> OutputArray<T> {
     fn check(&self, needed: usize) -> Result<()> {
         if self.length < needed as i64 {
             let cause = format!(
-                "max_{} is {}, but the datatype has {needed}: pass the numbers that \
+                "max_{} is {}, but {needed} elements are needed: pass the numbers that \
                  MPI_Type_get_envelope returns",
                 self.name, self.length
             );

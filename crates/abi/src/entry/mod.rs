@@ -261,7 +261,7 @@ pub(crate) fn null_result() -> Error {
 
 #[cold]
 fn null_argument() -> Error {
-    let text = "NULL was passed for an argument that this call reads through a pointer";
+    let text = "NULL was passed for a pointer argument whose value this call reads";
     Error::new(MPI_ERR_ARG, text).with_advice(Some("pass the address of a variable"))
 }
 

@@ -22,7 +22,7 @@ fn present<T>(pointer: *mut T, what: &str) -> Result<*mut T> {
     match pointer.is_null() {
         true => Err(Error::new(
             MPI_ERR_ARG,
-            format!("the argument for {what} is NULL: pass its address"),
+            format!("the argument for {what} is NULL: pass the address of a variable or array"),
         )),
         false => Ok(pointer),
     }

@@ -89,7 +89,7 @@ const LONGEST_BYTES: usize = 32;
 /// # Errors
 /// Any other text; the message names the cause.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let refuse = |why: &str| Err(format!("{why}; expected decimal bytes such as 0, 220 or 1K"));
+    let refuse = |why: &str| Err(format!("{why}; expected a number of bytes such as 0, 220 or 1K"));
     if text.len() > LONGEST_BYTES {
         return refuse("too long");
     }

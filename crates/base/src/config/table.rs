@@ -129,7 +129,8 @@ variables! {
     Coll "FASTPATH_COLL" ValueKind::Text, "", false,
         "algorithms of collective calls, by name, such as allreduce:nodes,bcast:binomial \
          (docs/scale.md lists the names). A call that cannot use the named algorithm uses its \
-         default. any-order: the last bits of sums may depend on the hosts of the ranks";
+         default. any-order: allow algorithms with which the last bits of sums depend on the hosts \
+         of the ranks";
     Check "FASTPATH_CHECK" ValueKind::Flag, "0", false,
         "1: report mistakes of the program (slower): datatypes that do not match, collective calls \
          that differ, requests and messages left at MPI_Finalize";
@@ -159,8 +160,9 @@ variables! {
         "listening ports, such as 50000-50100, one for each rank of a host; auto: chosen by the \
          kernel";
     ConnectCost "FASTPATH_CONNECT_COST" ValueKind::DurationOrAuto, "auto", false,
-        "assumed time to set up an rc connection (queue pair). A pair of ranks changes from ud to \
-         rc once ud has taken this much longer than rc would have; auto: 500us";
+        "assumed time to set up an rc connection (queue pair). A pair of ranks starts with ud, and \
+         changes to rc when the extra time of its messages by ud, compared with rc, adds up to \
+         this value; auto: 500us";
     Connections "FASTPATH_CONNECTIONS" ValueKind::Count, "1024", false,
         "maximum number of rc connections of a rank, if FASTPATH_TRANSPORTS lists rc and ud; \
          further pairs of ranks stay with ud";
@@ -169,8 +171,8 @@ variables! {
          auto: half of the locked-memory limit, but at most the rank's share of an eighth of the \
          host's memory";
     UnexpectedMax "FASTPATH_UNEXPECTED_MAX" ValueKind::Size, "64M", false,
-        "maximum bytes of unexpected messages stored in a rank. At this limit senders wait, unless \
-         the program needs a later message";
+        "maximum bytes of unexpected messages stored in a rank. At this limit senders wait, but a \
+         rank that waits in MPI still receives messages, so the limit causes no deadlock";
     Spin "FASTPATH_SPIN" ValueKind::DurationOrAuto, "auto", false,
         "time that a waiting rank with a dedicated core spins before it yields the processor; \
          auto: 5us";
@@ -180,10 +182,10 @@ variables! {
     TraceEvents "FASTPATH_TRACE_EVENTS" ValueKind::CountWithin(1, MAX_EVENTS as _), "16384", false,
         "number of trace points kept per thread (the most recent ones); 1 to 1048576";
     SpawnMax "FASTPATH_SPAWN_MAX" ValueKind::Count, "128", false,
-        "maximum number of running spawned processes per host of the job; a process that ends \
-         makes room for another. In total, a job can spawn or connect with 32768 processes, or 256 \
-         times this number if that is more. Room for a process takes address space and almost no \
-         memory";
+        "maximum number of running spawned processes per host of the job; after a process has \
+         ended, another can be spawned. In total, a job can spawn and connect to 32768 processes, \
+         or 256 times this number if the product is larger. Each possible process reserves address \
+         space, but almost no memory";
     ConnectTimeout "FASTPATH_CONNECT_TIMEOUT" ValueKind::DurationOrAuto, "180s", false,
         "how long MPI_Comm_connect waits at an open port until a process accepts; auto: no limit; \
          the info key timeout, in seconds, overrides it";

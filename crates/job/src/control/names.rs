@@ -40,7 +40,9 @@ impl ServiceNames {
             return refuse(format!("rank {owner} of the job has published {name} already"));
         }
         if self.0.len() >= SERVICES_MOST {
-            return refuse(format!("{SERVICES_MOST} services are published already"));
+            return refuse(format!(
+                "{SERVICES_MOST} services are published already, which is the limit of a job"
+            ));
         }
         let port = port.to_vec();
         self.0.insert(service.to_vec(), Service { port, owner });

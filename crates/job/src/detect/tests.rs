@@ -86,13 +86,17 @@ fn detect__knows_by_what_a_launcher_can_be_spoken_to() {
 fn place__says_by_what_the_launcher_is_taken_for_alive() {
     let rows = [
         (vec![Ours], None, "Fastpath's mpiexec: FASTPATH_INTERNAL_JOB is set"),
-        (vec![hydra(0, 2)], HYDRA, "PMI-1: PMI_FD=9 is a socket of its process hydra_pmi_proxy"),
-        (vec![hydra(0, 2)], Some(""), "joined by PMI-1: PMI_FD=9 is an open socket"),
-        (vec![hydra_port(0, 2)], None, "joined by PMI-1: PMI_PORT=vm:41029 is set"),
+        (
+            vec![hydra(0, 2)],
+            HYDRA,
+            "PMI-1, because PMI_FD=9 is a socket to hydra_pmi_proxy, an ancestor",
+        ),
+        (vec![hydra(0, 2)], Some(""), "joins the job by PMI-1, because PMI_FD=9 is an open socket"),
+        (vec![hydra_port(0, 2)], None, "joins the job by PMI-1, because PMI_PORT=vm:41029 is set"),
         (
             vec![prterun(0)],
             None,
-            "PMIx: PMIX_NAMESPACE=prterun-vm-2620@1 is set, and PMI_FD is not",
+            "PMIx, because PMIX_NAMESPACE=prterun-vm-2620@1 is set, and PMI_FD is not",
         ),
         (vec![srun(0, 2)], None, "srun of Slurm, which accepts no connections"),
         (vec![hydra(0, 1)], None, "has started one process (PMI_SIZE=1)"),

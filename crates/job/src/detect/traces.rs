@@ -41,8 +41,8 @@ pub(crate) fn warn_of_hint(alone: &SingletonReason) {
         tell!(
             "fastpath: this process is rank 0 of 1, because no variable of a launcher is set. But \
              descriptor {fd} is a socket to a process outside of this process namespace, such as a \
-             launcher. If a launcher has started several processes, pass its variables to them \
-             ({}=1 silences this warning)",
+             launcher. If a launcher has started several processes, pass the launcher's variables \
+             to these processes ({}=1 silences this warning)",
             VARIABLES[Key::Singleton as usize].name
         );
     }

@@ -23,11 +23,12 @@ pub enum EngineError {
     },
     /// The engine has closed the connection.
     #[error(
-        "{0}: the launcher has closed its connection; most likely the launcher is ending the job"
+        "in the step {0}, the launcher closed the connection; most likely the launcher is ending \
+         the job"
     )]
     Closed(&'static str),
     /// The engine sent another answer than expected, or a refusal.
-    #[error("{step}: the launcher's answer is {said:?}")]
+    #[error("in the step {step}, the launcher answered {said:?}")]
     Answer {
         /// Failed step.
         step: &'static str,
@@ -38,7 +39,7 @@ pub enum EngineError {
     #[error("{0}")]
     Library(String),
     /// The engine starts no more processes.
-    #[error("this launcher starts no further processes {0}")]
+    #[error("this launcher cannot start further processes {0}")]
     Starts(&'static str),
     /// The engine's protocol cannot encode a word.
     #[error("PMI-1 cannot pass a word that is empty or has a line break or a backslash: {0}")]
@@ -47,7 +48,7 @@ pub enum EngineError {
     #[error("the launcher does not store {0}")]
     Lacks(&'static str),
     /// A value does not fit the engine's limits.
-    #[error("{step}: {bytes} bytes are too many for the launcher")]
+    #[error("the launcher does not accept {bytes} bytes ({step})")]
     TooLong {
         /// Failed step.
         step: &'static str,

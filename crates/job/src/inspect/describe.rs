@@ -5,7 +5,7 @@ use super::verdict::{Verdict, judge};
 use super::{Member, ProcessEnd};
 use fastpath_base::clock::now_ns;
 use fastpath_segment::{
-    AwaitedRanks, RankPhase, Segment, UnexpectedMessage, UnexpectedSnapshot, WaitNote,
+    AwaitedRanks, OF_WINDOW, RankPhase, Segment, UnexpectedMessage, UnexpectedSnapshot, WaitNote,
 };
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -166,12 +166,14 @@ pub fn describe_end(end: ProcessEnd) -> String {
         ProcessEnd::Signal(signal, _) => format!("was ended by {}", describe_signal(signal)),
         ProcessEnd::Unknown => "has ended".to_owned(),
         ProcessEnd::Elsewhere => {
-            "is on another host or in another job; `fastpath ps` there shows it".to_owned()
+            "is on another host or in another job; to see this rank, run `fastpath ps` on the \
+             rank's host"
+                .to_owned()
         }
     }
 }
 
-/// Describes a wait: call, peer, tag, communicator, bytes, and duration.
+/// Describes a wait: call, peer, tag, communicator or window, bytes, and duration.
 pub fn describe_note(note: &WaitNote, now_ns: u64) -> String {
     let mut text = name_call(note).to_owned();
     if note.peer >= 0 {
@@ -191,8 +193,10 @@ pub fn describe_note(note: &WaitNote, now_ns: u64) -> String {
     if note.tag >= 0 {
         let _ = write!(text, ", tag {}", note.tag);
     }
-    if !note.comm.is_empty() {
-        let _ = write!(text, ", communicator {}", note.comm);
+    match note.comm.strip_prefix(OF_WINDOW) {
+        Some(window) => _ = write!(text, ", window {window}"),
+        None if note.comm.is_empty() => {}
+        None => _ = write!(text, ", communicator {}", note.comm),
     }
     if note.awaited.is_for_lock() {
         text.push_str(&describe_lock(note));
@@ -433,14 +437,14 @@ mod tests {
         assert_eq!(describe(&facts(Activity::Stopped, None)), stopped);
         let locks = |peer| {
             let mut note = note("MPI_Win_lock", &[]);
-            (note.peer, note.tag, note.comm) = (peer, -1, "the window".to_owned());
+            (note.peer, note.tag, note.comm) = (peer, -1, "of the window ledger".to_owned());
             note.awaited = AwaitedRanks::holding(&[0]);
             describe(&facts(Activity::Unknown, Some(note)))
         };
-        let lock = "waits in MPI_Win_lock, peer 1, communicator the window, for a lock on the \
-                    peer's memory that rank 0 holds, 8 bytes, for 2.5 s";
+        let lock = "waits in MPI_Win_lock, peer 1, window ledger, for a lock on the peer's \
+                    memory that rank 0 holds, 8 bytes, for 2.5 s";
         assert_eq!(locks(1), lock);
-        let lock = "waits in MPI_Win_lock, communicator the window, until rank 0 ends its MPI_Win_lock_all \
+        let lock = "waits in MPI_Win_lock, window ledger, until rank 0 ends its MPI_Win_lock_all \
                     epoch, 8 bytes, for 2.5 s";
         assert_eq!(locks(-1), lock);
         let waits = "waits in MPI_Recv, rank 4, tag 7, 8 bytes, for 2.5 s";

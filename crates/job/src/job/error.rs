@@ -92,7 +92,8 @@ fn describe_launched(claim: &Claim) -> String {
     };
     format!(
         "{}={} shows that {} has started {started}, but this launcher offers neither PMI-1 nor \
-         PMIx, one of which Fastpath needs to join its job: each process would be rank 0 of 1",
+         PMIx, one of which Fastpath needs to join the launcher's job: each process would be rank \
+         0 of 1",
         claim.variable, claim.value, claim.launcher
     )
 }

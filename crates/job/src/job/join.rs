@@ -48,12 +48,12 @@ impl Job {
             let job = Job::singleton()?;
             return Ok(job.with_link(NodeLink::alone(engine)?, &about));
         }
-        let role =
-            channel::meet(name).map_err(|e| failed("finding the other ranks on this host", e))?;
+        let role = channel::meet(name)
+            .map_err(|e| failed("cannot find the other ranks on this host", e))?;
         match role {
             NodeRole::Leader(listener) => {
                 let gathering = Gathering::begin(listener);
-                let gathering = gathering.map_err(|e| failed("starting a thread", e))?;
+                let gathering = gathering.map_err(|e| failed("cannot start a thread", e))?;
                 lead(engine, &about, gathering)
             }
             NodeRole::Member(stream) => follow(engine, &about, stream),
@@ -307,13 +307,15 @@ fn follow(
         process: std::process::id(),
         processors: topology::affinity(),
     };
-    let gone = |e| failed("connection to the first process of the job on this host", e);
+    let gone = |e| failed("the connection to the first process of the job on this host failed", e);
     send(&stream, FrameKind::Hello, &hello.encode(), None).map_err(gone)?;
     engine.fence()?;
     let frame = expect(&stream, FrameKind::Welcome).map_err(gone)?;
     let (Some(welcome), Some(file)) = (Welcome::decode(&frame.body), frame.file) else {
         return Err(BootstrapError::Join(
-            "the first process of the job on this host did not send the job's memory".into(),
+            "the first process of the job on this host did not send the descriptor of the job's \
+             shared memory"
+                .into(),
         ));
     };
     let segment = Segment::attach(file, welcome.job_id)?;
@@ -371,7 +373,7 @@ fn lost(rank: usize, cause: io::Error) -> BootstrapError {
         }
         _ => cause.to_string(),
     };
-    BootstrapError::Join(format!("rank {rank} on this host: {why}"))
+    BootstrapError::Join(format!("rank {rank} on this host failed: {why}"))
 }
 
 fn unclear(rank: usize, what: &str) -> BootstrapError {

@@ -93,8 +93,8 @@ impl<'a> Pattern<'a> {
     fn parse(word: &'a str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "FASTPATH_INTERFACES: {word:?} is not a network: write a network as 10.1.0.0/16 or \
-                 fd00::/8"
+                "FASTPATH_INTERFACES has {word:?}, which is not a network: write a network as \
+                 10.1.0.0/16 or fd00::/8"
             )
         };
         if let Some((address, bits)) = word.split_once('/') {

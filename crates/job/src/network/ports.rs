@@ -246,9 +246,9 @@ pub fn check_refusal(socket: &impl AsFd, error: io::Error) -> io::Error {
     let known = answer == 0 && length as usize >= SEGMENTS_IN + 4;
     match known && info[SEGMENTS_IN..SEGMENTS_IN + 4] != [0; 4] {
         true => error,
-        false => {
-            io::Error::other(format!("{error} (a router or firewall sent this, not that host)"))
-        }
+        false => io::Error::other(format!(
+            "{error} (a router or firewall sent this answer, not the peer's host)"
+        )),
     }
 }
 

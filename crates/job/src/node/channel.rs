@@ -156,7 +156,7 @@ pub fn receive(stream: &UnixStream) -> io::Result<NodeFrame> {
         return Err(invalid("the message is not of this release of Fastpath"));
     }
     let kind =
-        FrameKind::of(header[4]).ok_or_else(|| invalid("the message is of no known kind"))?;
+        FrameKind::of(header[4]).ok_or_else(|| invalid("the message has an unknown kind"))?;
     let length = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
     if length > BODY_MOST {
         return Err(invalid("the message is too long"));

@@ -163,7 +163,7 @@ pub(crate) fn require_reach(job: &Job, ranks: &[u32]) -> Result {
             MPI_ERR_NO_MEM,
             format!(
                 "rank {rank} joined the job later, and this process has no address space for \
-                 messages with it: raise `ulimit -v`"
+                 messages to or from that rank: raise `ulimit -v`"
             ),
         )),
     }

@@ -133,7 +133,7 @@ pub fn open(p: &Process) -> Result<String> {
     let ports = &job.own_page().ports;
     let Some(free) = ports.iter().find(|port| port.load(Ordering::Relaxed) == 0) else {
         let text = format!(
-            "{PORTS} ports are open, the most that a process can have: close some by MPI_Close_port"
+            "{PORTS} ports are open, which is the limit of a process: close some by MPI_Close_port"
         );
         return Err(Error::new(MPI_ERR_OTHER, text));
     };

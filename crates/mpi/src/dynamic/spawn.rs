@@ -204,7 +204,8 @@ fn read_asked(p: &Process, asked: &SpawnRequest) -> Result<Program> {
         Ok(most) if (1..=MOST).contains(&most) => most,
         _ => {
             let text = format!(
-                "maxprocs is {}: pass a number from 1 to {MOST}, the most ranks of a job",
+                "maxprocs is {}: pass a number from 1 to {MOST}, the largest number of ranks in a \
+                 job",
                 asked.most
             );
             return Err(Error::new(MPI_ERR_ARG, text));

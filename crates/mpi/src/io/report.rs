@@ -49,7 +49,7 @@ pub(super) fn tell_ignored(p: &Process, comm: &Comm, name: &str, mut ignored: Ve
         }
         false => {
             let hints = ignored.join(", ");
-            tell!("fastpath: rank {me}: file {name:?}: hints without effect: {hints}");
+            tell!("fastpath: rank {me}: file {name:?} has hints without effect: {hints}");
         }
     }
 }

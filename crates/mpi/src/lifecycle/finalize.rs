@@ -243,7 +243,7 @@ fn report_progress(worker: &Worker, json: bool) -> Option<String> {
             r#"{{"rank":{rank},"progress_thread":{{"turns":{turns},"useful_polls":{useful}}}}}"#
         ),
         false => format!(
-            "rank {rank}: FASTPATH_PROGRESS=thread: the progress thread took the library's lock \
+            "rank {rank}: the progress thread (FASTPATH_PROGRESS=thread) took the library's lock \
              {}, and {useful} of the thread's polls found work",
             count(turns, "time")
         ),
@@ -257,7 +257,7 @@ impl Process {
         if !lock::is_enabled() {
             return Some(match json {
                 true => format!("{{\"rank\":{rank},\"threads\":{{\"level\":\"{level}\"}}}}"),
-                false => format!("rank {rank}: {level}: calls take no lock"),
+                false => format!("rank {rank}: with {level}, calls take no lock"),
             });
         }
         let (revocations, contended) = lock::get().counts();
@@ -268,8 +268,8 @@ impl Process {
                  take the lock; the bias was revoked {}",
                 count(revocations, "time")
             ),
-            false => "the lock is not biased to one thread: the kernel refuses membarrier, or \
-                 FASTPATH_DISABLE=bias is set"
+            false => "the lock is not biased to one thread, because the kernel refuses membarrier \
+                      or FASTPATH_DISABLE=bias is set"
                 .to_owned(),
         };
         Some(match json {
@@ -278,7 +278,7 @@ impl Process {
                  \"biased\":{biased},\"revocations\":{revocations},\"contended\":{contended}}}}}"
             ),
             false => format!(
-                "rank {rank}: {level}: {lock}; threads found the lock taken {}",
+                "rank {rank}: with {level}, {lock}; threads found the lock taken {}",
                 count(contended, "time")
             ),
         })

@@ -209,7 +209,8 @@ fn start_progress(p: &Process, job: &'static Job, worker: *mut Worker) {
     match ProgressThread::start(job, worker) {
         Ok(thread) => engine.progress.set(Some(thread)),
         Err(e) if job.header().is_first_notice(Notice::ProgressThread) => tell!(
-            "fastpath: FASTPATH_PROGRESS=thread: rank {} has no progress thread: {e}",
+            "fastpath: rank {} has no progress thread, although FASTPATH_PROGRESS=thread is set: \
+             {e}",
             job.rank()
         ),
         Err(_) => {}

@@ -64,7 +64,7 @@ pub enum TypeError {
     #[error("the datatype is not committed: call MPI_Type_commit first")]
     NotCommitted,
     /// A value too large for the portable form: the value, and the bytes of the form.
-    #[error("the value {0} does not fit the {1} bytes that external32 has for it")]
+    #[error("the value {0} does not fit the {1} bytes of its external32 form")]
     NotPortable(String, usize),
     /// A buffer too short for the data: bytes needed, bytes available.
     #[error("{0} bytes are needed, but the buffer has {1}")]

@@ -142,7 +142,7 @@ pub trait Operation<P> {
 
 #[cold]
 pub(crate) fn not_of_kind(kind: &str) -> Error {
-    let text = format!("the request is not that {kind}");
+    let text = format!("the request is not the request {kind}");
     Error::new(MPI_ERR_REQUEST, text).with_advice(Some(format!("pass the request {kind}")))
 }
 

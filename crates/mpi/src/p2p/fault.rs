@@ -135,7 +135,7 @@ fn explain_loss() -> String {
     // SAFETY: the worker lives as long as the engine.
     let lost = p.engine().and_then(|engine| unsafe { (*engine.worker()).lost_peer() });
     lost.map_or_else(String::new, |why| {
-        format!("; another possible cause: a rank cannot be reached: {why}")
+        format!("; another possible cause is that a rank cannot be reached: {why}")
     })
 }
 

@@ -90,7 +90,7 @@ impl Access<'_> {
                 let (does, did, title) = (verb(writes), verb(wrote), window.title());
                 format!(
                     "{call} {does} {len} bytes of its buffer, from byte {at} on, that {other} \
-                     {did} too (rank {rank}, window ({title}))"
+                     {did} too (rank {rank}, window {title})"
                 )
             };
             let earlier = pieces.iter().find_map(|&(at, from, end)| {

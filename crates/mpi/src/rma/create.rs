@@ -27,7 +27,7 @@ use crate::process::errhandler;
 use crate::process::memory::find_alignment;
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{KEY_WORDS, PackedKey, SLOTS_BYTES, key_of_words, words_of_key};
-use fastpath_segment::SegmentError;
+use fastpath_segment::{OF_WINDOW, SegmentError};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
@@ -56,7 +56,7 @@ pub unsafe fn make(p: &Process, parent: &Comm, wanted: &WindowArguments) -> Resu
     coll::compare_calls(p, parent)?;
     let context = comms::take_spare(p, parent)?;
     let comm = Comm::new(p, context, parent.group.clone(), None, parent.rank);
-    comm.name.replace(format!("of the window made by {}", p.call.get()));
+    comm.name.replace(format!("{OF_WINDOW}made by {}", p.call.get()));
     let handle = publish(p, comm)?;
     let made = p
         .comm(handle)

@@ -36,7 +36,7 @@ pub(crate) fn refuse_open(p: &Process) -> Result {
             let (title, targets) = (full_title(&window), name_targets(&epoch, refusal));
             let text = format!(
                 "MPI_Finalize is called while {what}{targets}, window {title}. Other ranks may be \
-                 waiting for that to end"
+                 waiting for the end of this epoch"
             );
             return Err(Error::new(MPI_ERR_RMA_SYNC, text).with_advice(Some(advice)));
         }
@@ -69,7 +69,7 @@ fn describe_epoch(window: &Window) -> Option<String> {
     let (title, targets) = (full_title(window), name_targets(&epoch, refusal));
     Some(format!(
         "MPI_Finalize is called while {what}{targets}, window {title}. Other ranks may be waiting \
-         for that to end. Before MPI_Finalize: {advice}, then MPI_Win_free"
+         for the end of this epoch. Before MPI_Finalize: {advice}, then MPI_Win_free"
     ))
 }
 

@@ -68,7 +68,7 @@ pub(super) fn print(p: &Process, window: &Window) -> Result {
         false if ways.is_empty() => {
             tell!("fastpath: rank {me}: window ({title}): no rank was accessed")
         }
-        false => tell!("fastpath: rank {me}: window ({title}): {text}"),
+        false => tell!("fastpath: rank {me}: window ({title}): reached {text}"),
     }
     let counted = counts_in_words(window);
     if !json && !counted.is_empty() {

@@ -20,6 +20,7 @@ use fastpath_base::sync::AtomicU64;
 use fastpath_base::trace::{self, Point, TraceSubject};
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{AccessPath, PackedKey, RegionId, RemoteKey, Slots};
+use fastpath_segment::OF_WINDOW;
 use std::cell::{Cell, OnceCell, RefCell, UnsafeCell};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -238,7 +239,7 @@ impl Window {
 
     /// `MPI_Win_set_name`. Reports and messages use the name too.
     pub fn set_name(&self, p: &Process, name: String) {
-        self.comm.name.replace(format!("of the window {name}"));
+        self.comm.name.replace(format!("{OF_WINDOW}{name}"));
         self.name.replace(name);
         self.tell_title(p);
         self.subject.set(None);

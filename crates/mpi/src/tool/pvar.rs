@@ -139,7 +139,7 @@ variables! {
     level "unexpected_queue_length" Worker |w| w.unexpected_usage().0,
         "unexpected messages stored now";
     most "unexpected_queue_length_most" Worker Worker::unexpected_most,
-        "the most unexpected messages that were stored at once";
+        "largest number of unexpected messages that were stored at the same time";
     level "posted_queue_length" Worker Worker::posted, "receives posted now";
     most "posted_queue_length_most" Worker Worker::posted_most,
         "largest number of posted receives: counted when this variable is read and, in jobs of up \

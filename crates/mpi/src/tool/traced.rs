@@ -36,7 +36,9 @@ pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -
         let path = name_file(job, path);
         if let Err(e) = prepare_file(Path::new(path)) {
             let path = shorten(path);
-            tell!("fastpath: FASTPATH_TRACE={path}: {e} (no trace is written)");
+            tell!(
+                "fastpath: no trace is written, because FASTPATH_TRACE={path} cannot be used: {e}"
+            );
             return false;
         }
         _ = ALONE.set((job, Path::new(path)));
@@ -48,7 +50,7 @@ pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -
         Ok(()) => true,
         Err(e) => {
             if job.header().is_first_notice(Notice::Trace) {
-                tell!("fastpath: FASTPATH_TRACE: {e} (nothing is recorded)");
+                tell!("fastpath: no trace is recorded for FASTPATH_TRACE: {e}");
             }
             false
         }

@@ -178,8 +178,8 @@ impl LearnedChoice {
             .map_or("rendezvous messages".to_owned(), |b| format!("messages of {b} B or more"));
         let rate = |cost: &u64| 1000.0 / *cost as f64;
         format!(
-            "rank {rank}: {sizes} between ranks that share processors: {way} ({:.1} GB/s; {other}: \
-             {:.1} GB/s; {messages} messages timed)",
+            "rank {rank}: for {sizes} between ranks that share processors, {way} was faster: {:.1} \
+             GB/s, against {:.1} GB/s with {other} ({messages} messages timed)",
             rate(cost),
             rate(other_cost)
         )
@@ -426,12 +426,12 @@ mod tests {
         let [line] = text.as_slice() else { panic!("{text:?}") };
         assert!(
             line.starts_with(
-                "rank 3: rendezvous messages between ranks that share processors: get \
-                              (7."
+                "rank 3: for rendezvous messages between ranks that share processors, get was \
+                 faster: 7."
             ),
             "{line}"
         );
-        assert!(line.contains("; 1000 messages timed)"), "{line}");
+        assert!(line.ends_with(" (1000 messages timed)"), "{line}");
         let Some(eager) = costs.eager(EAGER_TIMED_MIN << 1) else {
             panic!("an octave of the table")
         };

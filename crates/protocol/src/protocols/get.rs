@@ -28,8 +28,8 @@ pub(super) const RECORD: Record = Record {
                 }
                 (Err(why), from) if case.shared || from == u64::MAX => Err(why),
                 (Err(why), from) => Err(format!(
-                    "{why}; if ranks share processors, used from {from} B on after a measurement \
-                     shows that it is faster"
+                    "{why}; between ranks that share processors, used from {from} B on if a \
+                     measurement shows that it is faster"
                 )),
             },
             PeerPlace::Outside => match case.peers.registered {

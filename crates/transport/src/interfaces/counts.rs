@@ -33,7 +33,7 @@ impl TransportCounts {
         let (r, refusal) = iface.with_registrations(|all| (all.counts(), all.refusal()));
         let kept = match refusal {
             None => format!("{} kept at the end", r.kept),
-            Some(why) => format!("none of the program's own memory is kept ({why})"),
+            Some(why) => format!("no registration of the program's own memory is kept ({why})"),
         };
         let text = format!(
             "{} {}, {} bytes of inline data granted; {} sends inline, {} from buffers; dropped: {} \
@@ -114,8 +114,8 @@ impl TransportCounts {
 
     fn of_pairs(c: &upgrade::UpgradeCounters) -> Self {
         let text = format!(
-            "{} of {} pairs have a connection; without one: {} because of the limit, {} because \
-             connecting failed; dropped: {} connection requests of unknown senders",
+            "{} of {} pairs have a connection; without a connection: {} because of the limit, {} \
+             because connecting failed; dropped: {} connection requests of unknown senders",
             c.upgraded, c.pairs, c.limited, c.stayed, c.strangers
         );
         let numbers = vec![
@@ -133,7 +133,7 @@ impl TransportCounts {
         let count = counter.since();
         TransportCounts {
             of: "port",
-            text: format!("{} {count}, of all processes that use the adapter", counter.name),
+            text: format!("{} {count} (sum over all processes that use the adapter)", counter.name),
             numbers: vec![(counter.name, count)],
         }
     }

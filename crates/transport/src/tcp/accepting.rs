@@ -44,8 +44,8 @@ impl Core {
         if self.domain.job.header().is_first_notice(Notice::Connections) {
             let me = self.domain.me;
             tell!(
-                "fastpath: rank {me}: a TCP connection of another rank cannot be accepted yet, and \
-                 is tried again: {error}"
+                "fastpath: rank {me} cannot accept a TCP connection of another rank yet, and will \
+                 try again: {error}"
             );
         }
     }

@@ -39,8 +39,8 @@ pub enum EchoError {
     Inline(InlineError),
     /// The payload is longer than the buffers, or it is a write of 0 bytes.
     #[error(
-        "the device cannot send {0} bytes to itself: they exceed the buffer, or are a write of 0 \
-         bytes"
+        "the device cannot send {0} bytes to itself: the buffer is smaller, or the operation is a \
+         write of 0 bytes"
     )]
     Size(u32),
     /// A send or a receive failed.

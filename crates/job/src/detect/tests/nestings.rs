@@ -10,7 +10,7 @@ pub const HYDRA_2: &str = "rank 0 of 2 under Hydra (mpiexec of MPICH or Intel MP
 pub const OPEN_MPI_2: &str =
     "rank 0 of 2 under PRRTE (mpirun of Open MPI) (OMPI_COMM_WORLD_SIZE=2)";
 pub const PRTERUN: &str =
-    "rank 0 of an unknown number under PRRTE (mpirun of Open MPI) (PMIX_RANK=0)";
+    "rank 0 of an unknown number of ranks under PRRTE (mpirun of Open MPI) (PMIX_RANK=0)";
 pub const SRUN_2: &str = "rank 0 of 2 under srun of Slurm (SLURM_STEP_NUM_TASKS=2)";
 pub const SRUN_PMI_2: &str = "rank 0 of 2 under srun of Slurm (PMI_SIZE=2)";
 pub const FLUX_2: &str = "rank 0 of 2 under Flux (FLUX_JOB_SIZE=2)";
@@ -28,7 +28,7 @@ pub fn rows_of_one_launcher() -> Vec<Row> {
             "Hydra with PMI_PORT",
             vec![hydra_port(0, 2)],
             None,
-            "rank 0 of an unknown number under Hydra (mpiexec of MPICH or Intel MPI) (PMI_ID=0)",
+            "rank 0 of an unknown number of ranks under Hydra (mpiexec of MPICH or Intel MPI) (PMI_ID=0)",
         ),
         (
             "gforker",
@@ -64,7 +64,7 @@ pub fn rows_of_nested_launchers() -> Vec<Row> {
             "Hydra with PMI_PORT in Hydra, whose PMI_FD is still open",
             vec![hydra(0, 1), hydra_port(0, 2)],
             HYDRA,
-            "rank 0 of an unknown number under Hydra (mpiexec of MPICH or Intel MPI) (PMI_ID=0)",
+            "rank 0 of an unknown number of ranks under Hydra (mpiexec of MPICH or Intel MPI) (PMI_ID=0)",
         ),
         ("Open MPI in Hydra", vec![hydra(0, 1), open_mpi(0, 2)], None, OPEN_MPI_2),
         ("Open MPI in Intel", vec![intel(0, 1), open_mpi(0, 2)], None, OPEN_MPI_2),

@@ -37,8 +37,8 @@ macro_rules! classes {
 classes! {
     MPI_SUCCESS, "no error", "";
     MPI_ERR_BUFFER, "invalid buffer pointer",
-        "pass memory that is large enough for the count and the datatype, and not null unless the \
-         count is 0";
+        "pass memory that is large enough for the count and the datatype; NULL is allowed only if \
+         the count is 0";
     MPI_ERR_COUNT, "invalid count argument",
         "pass a count of 0 or more, for data of at most 2^63 - 1 bytes";
     MPI_ERR_TYPE, "invalid datatype argument",
@@ -66,7 +66,7 @@ classes! {
         processes";
     MPI_ERR_ARG, "invalid argument of some other kind", "";
     MPI_ERR_UNKNOWN, "unknown error", "";
-    MPI_ERR_TRUNCATE, "data that does not fit what the receiver expects",
+    MPI_ERR_TRUNCATE, "more or less data than the receiver expects",
         "receive with a count that is at least as large as the sender's; MPI_Probe gives the \
          size in advance";
     MPI_ERR_OTHER, "other error", "";

@@ -194,8 +194,9 @@ fn start_by_engine(job: &Job, programs: &[Program], port: &str) -> Result<SpawnS
             "start this program with Fastpath's mpiexec, which can spawn processes: {}",
             describe_start(1)
         );
-        let text =
-            format!("{error}; only a program started by Fastpath's mpiexec can rely on spawning");
+        let text = format!(
+            "{error}; spawning works reliably only in a program that Fastpath's mpiexec has started"
+        );
         Error::new(MPI_ERR_SPAWN, text).with_advice(Some(advice))
     })
 }

@@ -74,7 +74,7 @@ fn describe_request(p: &Process, request: &Request) -> String {
         _ => "any rank".to_string(),
     };
     match (request.kind, request.state) {
-        (RequestKind::Send, _) => format!("{bytes} bytes to {peer} with {tag}{title}"),
+        (RequestKind::Send, _) => format!("the send of {bytes} bytes to {peer} with {tag}{title}"),
         (_, RequestState::Complete) => {
             format!(
                 "the message has arrived, but the program has not waited for or tested the \

@@ -134,7 +134,7 @@ impl LearnedLoops {
                 if calls > 0 {
                     let from = LEARN_MIN << index;
                     lines.push(format!(
-                        "{name}, algorithm shared, {from} B or more: copies {how} ({calls} calls \
+                        "{name} with algorithm shared copies {from} B or more {how} ({calls} calls \
                          timed)"
                     ));
                 }

@@ -359,7 +359,7 @@ impl OutstandingCalls<'_> {
              calls, in the same order, with the same root and matching lengths",
             step.bytes
         );
-        let advice = "set FASTPATH_CHECK=1, which compares the arguments of the ranks";
+        let advice = "set FASTPATH_CHECK=1 to compare the arguments of the ranks";
         let error = Error::new(MPI_ERR_OTHER, text).with_advice(Some(advice));
         errhandler::end_job(self.p, self.call, &error, comm)
     }

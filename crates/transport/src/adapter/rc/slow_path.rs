@@ -14,7 +14,7 @@ impl Core {
     pub(super) fn post_error_slow(&mut self, index: usize, error: PostError) -> bool {
         let text = match error {
             PostError::Failed(error) => error.to_string(),
-            other => format!("the adapter did not take a send: {other:?}"),
+            other => format!("the adapter did not accept a send request: {other:?}"),
         };
         self.fail_connection(index, Failure::Local, text);
         false

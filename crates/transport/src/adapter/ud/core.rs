@@ -81,8 +81,8 @@ impl std::fmt::Display for UdCounters {
             f,
             "{} {}; {} bytes of inline data granted; {} packets sent, {} retransmitted, {} \
              separate acknowledgements; {} received, {} duplicates, {} out of order; dropped: {} \
-             malformed packets, {} protocol violations, {} failed receives; {} times without a \
-             free receive buffer, {} times stopped{}",
+             malformed packets, {} protocol violations, {} failed receives; no receive buffer was \
+             free {} times; the queue pair stopped {} times{}",
             c.connections,
             if c.connections == 1 { "peer" } else { "peers" },
             c.granted,

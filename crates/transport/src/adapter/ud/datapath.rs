@@ -210,7 +210,7 @@ impl Core {
             }
             self.sends.finish(number);
             if let Some(why) = failure(completion) {
-                self.interrupt(format!("(a send failed: {why})"));
+                self.interrupt(format!("a send failed: {why}"));
                 continue;
             }
             self.sends.expected -= 1;

@@ -17,7 +17,7 @@ impl Core {
     pub(super) fn post_error_slow(&mut self, error: PostError) -> bool {
         self.lose_device(match error {
             PostError::Failed(error) => error.to_string(),
-            other => format!("the adapter did not take a send: {other:?}"),
+            other => format!("the adapter did not accept a send request: {other:?}"),
         })
     }
 
@@ -157,8 +157,11 @@ impl Core {
         if now.saturating_sub(self.outage.since_ns) > TIMEOUT_NS {
             let (name, port) = self.port.name();
             let state = if active { "" } else { "down and " };
-            let why = &self.outage.why;
-            self.lose_device(format!("{name} port {port} has been {state}unusable for 10 s {why}"));
+            let why = match self.outage.why.as_str() {
+                "" => String::new(),
+                why => format!(" ({why})"),
+            };
+            self.lose_device(format!("{name} port {port} has been {state}unusable for 10 s{why}"));
         }
     }
 

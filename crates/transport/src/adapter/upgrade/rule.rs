@@ -49,9 +49,9 @@ impl Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a pair starts with ud. It changes to rc at its first long message (one that the \
-             receiver's adapter reads by RDMA). It also changes once its datagrams have taken {} \
-             us longer than rc would have: after {} messages of 8 B, or {} of 8 KiB. A rank has at \
+            "a pair starts with ud. The pair changes to rc at its first long message (one that the \
+             receiver's adapter reads by RDMA), or when the extra time of its datagrams, compared \
+             with rc, adds up to {} us: after {} messages of 8 B, or {} of 8 KiB. A rank has at \
              most {} connections",
             self.connect_ns / 1000,
             self.messages(8),
