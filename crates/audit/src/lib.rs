@@ -341,18 +341,18 @@ fn judge_statistics(finding: &TableFindings) -> Vec<String> {
         for &column in &step.columns {
             let what = match finding.columns[column].statistic {
                 Some(s) if s.contains(MEAN) => {
-                    "is named as a mean, but all values are whole steps of the clock, so the tool \
-                     divided the sum of the samples in whole steps. If this division rounds down, \
-                     the true mean is up to one step larger"
+                    "is named as a mean, but all values are multiples of the clock step, so the \
+                     tool computed the mean by integer division of clock steps. If this division \
+                     rounds down, the true mean is up to one step larger"
                 }
                 Some(s) => &format!(
-                    "is named as a {s}, and all values are whole steps of the clock, as those of \
-                     single samples are"
+                    "is named as a {s}, and all values are multiples of the clock step, as \
+                     expected of single samples"
                 ),
                 None => {
-                    "has only whole steps of the clock, so it is a single sample (minimum, median, \
-                     maximum) or a mean that was divided in whole steps. The true value of such a \
-                     mean is up to one step larger"
+                    "has only multiples of the clock step, so it is a single sample (minimum, \
+                     median, maximum), or a mean computed by integer division of clock steps. The \
+                     true value of a mean may then be up to one step larger"
                 }
             };
             said.push(format!("`{}` {what}", name(column)));

@@ -110,7 +110,7 @@ impl Reader {
         table.known = choose_notes(format, &table);
         if std::mem::take(&mut self.context.ours) {
             table.tool = Some(format!("Fastpath, in the columns of {}", format.tool));
-            table.known = vec!["the line above the headings says what each column holds"];
+            table.known = vec!["the line above the headings explains the columns"];
             table.unknown = "";
             table.columns.iter_mut().for_each(|c| c.statistic = None);
         }
@@ -141,8 +141,8 @@ impl Reader {
         let table = ParsedTable {
             tool: Some(IPERF3.into()),
             known: vec![
-                "bytes are in powers of 1024, bits in powers of 1000",
-                "a row is one interval; the rows named sender and receiver are of the whole run",
+                "units of bytes are powers of 1024, units of bits are powers of 1000",
+                "a row is one interval; the rows named sender and receiver cover the whole run",
             ],
             unknown: "the spread within an interval",
             columns: columns.collect(),

@@ -88,20 +88,21 @@ fn describe_step(table: &TableFindings, step: &ClockStep, said: &mut Document) {
     said.pair(
         "clock",
         format!(
-            "{} in steps of {:.digits$} {unit} (between {low:.digits$} and {high:.digits$})",
+            "{} in steps of {:.digits$} {unit} (the step is between {low:.digits$} and \
+             {high:.digits$})",
             names.collect::<Vec<String>>().join(" and "),
             step.step
         ),
     );
     let rounding = match step.rounding {
         Rounding::Nearest => "rounded to the nearest digit",
-        Rounding::Down => "cut off after the last digit",
-        Rounding::Mixed => "within one in the last digit",
+        Rounding::Down => "truncated after the last digit",
+        Rounding::Mixed => "to within one unit of the last digit",
     };
     let (values, chance) = (step.values, step.chance.max(1e-99));
     said.go_on(format!(
-        "{values} distinct values are whole multiples, {rounding}; probability of a coincidence: \
-         {chance:.0e}"
+        "{values} distinct values are multiples of this step, {rounding}; probability of a \
+         coincidence: {chance:.0e}"
     ));
     for clock in step.clocks.iter().take(2) {
         let by = match clock.operations {
@@ -123,11 +124,12 @@ fn describe_unit(table: &TableFindings, unit: &UnitFinding, said: &mut Document)
     let means = match unit.base {
         Base::Decimal => "units of 10^n bytes (MB = 10^6)",
         Base::Kibi => "units with a factor of 1024: KiB, or a mixed unit",
-        Base::Mebi => "units of 2^20 bytes: MiB, whatever the heading says",
-        Base::Gibi => "units of 2^30 bytes: GiB, whatever the heading says",
+        Base::Mebi => "units of 2^20 bytes (MiB), even if the heading names another unit",
+        Base::Gibi => "units of 2^30 bytes (GiB), even if the heading names another unit",
         Base::Bits => "bits, not bytes",
         Base::Twice => {
-            "units of 10^n bytes with a factor of two: both directions, or half a round trip"
+            "units of 10^n bytes, but twice as large as expected: the value is the sum of both \
+             directions, or the time is half a round trip"
         }
     };
     let (bandwidth, size, other) = (name(unit.bandwidth), name(unit.size), name(unit.other));
@@ -135,7 +137,7 @@ fn describe_unit(table: &TableFindings, unit: &UnitFinding, said: &mut Document)
     let (rows, chance) = (unit.rows, unit.chance);
     said.pair("unit", format!("`{bandwidth}` is in {means}"));
     said.go_on(format!(
-        "`{size}` {relation} `{other}` gives the same value in all {rows} rows; probability of a \
+        "`{size}` {relation} `{other}` agrees with this unit in all {rows} rows; probability of a \
          coincidence: {chance:.0e}"
     ));
     let cells = &table.table.columns[unit.bandwidth].cells;
@@ -199,8 +201,8 @@ fn compare_tables(all: &[Comparison], said: &mut Document) {
     for run in all.chunk_by(|a, b| a.tables == b.tables) {
         let (a, b) = (run[0].tables.0 + 1, run[0].tables.1 + 1);
         said.heading(format!(
-            "table {a} and table {b}, row by row (only if both are the same statistic of the same \
-             operation)"
+            "table {a} and table {b}, row by row (comparable only if both are the same statistic \
+             of the same operation)"
         ));
         let mut table = Table::of(">9|>10|<13|");
         for c in run {
@@ -211,7 +213,7 @@ fn compare_tables(all: &[Comparison], said: &mut Document) {
                 c.values.0.to_string(),
                 format!("-> {}", c.values.1),
                 format!(
-                    "difference {:+.3}, true value between {low:+.3} and {high:+.3}{verdict}",
+                    "difference {:+.3}, true difference between {low:+.3} and {high:+.3}{verdict}",
                     c.difference
                 ),
             ]);

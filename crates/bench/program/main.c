@@ -46,7 +46,7 @@ static const char *parse_options(int argc, char **argv) {
         else wrong = set_option(argv[i], argv[i + 1]), i++;
         if (wrong) return wrong;
     }
-    return options.list || options.test_count > 0 ? NULL : "no test given; --list lists all";
+    return options.list || options.test_count > 0 ? NULL : "no test given; --list lists all tests";
 }
 
 static void run_all(void) {

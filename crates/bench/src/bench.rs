@@ -56,7 +56,8 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     let tests = options.choose_tests()?;
     if tests.is_empty() {
         bail!(
-            "no test given; `fastpath bench --list` lists all, `fastpath bench latency` runs one"
+            "no test given; `fastpath bench --list` lists all tests, `fastpath bench latency` \
+             runs one test"
         );
     }
     let summarized = options.summary.then(|| options.with_summary_defaults()).transpose()?;
@@ -333,7 +334,7 @@ impl Session {
 fn describe_absence(missing: &MissingTest) -> String {
     let lower = catalogue::find(&missing.test).is_some_and(|t| t.levels.contains(&Level::Protocol));
     let elsewhere = match missing.level == Level::Mpi && missing.reason.contains("of Fastpath") {
-        true if lower => " (the test exists below MPI: --level transport,protocol)",
+        true if lower => " (the test exists at levels below MPI; pass --level transport,protocol)",
         _ => "",
     };
     format!("{} is missing: {}{elsewhere}", missing.test, missing.reason)

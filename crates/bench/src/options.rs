@@ -85,7 +85,7 @@ impl PathOptions {
         let set = std::env::var_os("FASTPATH_TRANSPORTS").is_some();
         if levels.iter().any(|&l| l != LevelName::Verbs) && self.transport.is_none() && !set {
             bail!(
-                "--level verbs together with other levels needs one transport for all; add \
+                "--level verbs together with other levels needs one transport for all levels; add \
                  --transport rc or ud"
             );
         }

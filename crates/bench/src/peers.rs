@@ -210,8 +210,8 @@ impl PeerOptions {
 pub fn find_remedy(peer: &str, error: &str) -> Option<String> {
     if error.contains("as root") {
         return Some(format!(
-            "its launcher refuses to run as root; add --peer-arg {peer}:--allow-run-as-root, or \
-             run as another user"
+            "the launcher of {peer} refuses to run as root; add --peer-arg \
+             {peer}:--allow-run-as-root, or run as another user"
         ));
     }
     let path = error.strip_prefix("cannot run ")?.split_once(": No such file")?.0;

@@ -68,8 +68,8 @@ pub struct BandwidthOptions {
     /// Tool that printed the measured figures; perftest prints MB/sec for 2^20 bytes
     #[arg(help_heading = "Measured figures", long, value_enum)]
     pub tool: Option<Tool>,
-    /// Message rate in millions per second, which the tool printed beside --single, or beside --measured without
-    /// --single; the rate proves the unit
+    /// Message rate in millions per second that the tool printed with the figure of --single, or of --measured if
+    /// --single is not given; it shows the unit of the figure
     #[arg(help_heading = "Measured figures", long, value_name = "MPPS")]
     pub message_rate: Option<f64>,
     /// Message size in bytes [default: 64K]
@@ -318,7 +318,7 @@ fn check(options: &BandwidthOptions) -> Result<BandwidthSubject, LinkError> {
     let moves = Moves::of_options(options.direction, options.ratio)?;
     let several = options.clients > 1 || options.single.is_some();
     let wrong = matches!(moves, Some(Moves::Both(_))) && several;
-    let expected = "one figure of one host in both directions, without --clients and --single";
+    let expected = "one client with --direction both, and no --single";
     refuse_if(wrong, "clients", options.clients, expected)?;
     let message = Message {
         signal_every: options.cq_mod,

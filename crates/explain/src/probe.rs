@@ -132,7 +132,8 @@ fn explain_copies(
     for m in measured {
         let rate = format!("{:.3} GB/s", m.rate().in_unit(RateUnit::GbytePerS));
         let source = format!(
-            "measured: quickest of {BATCHES} batches of {}; {:.0} ns each, median {:.0}",
+            "measured: quickest of {BATCHES} batches of {} copies, {:.0} ns per copy; median of \
+             the batches {:.0} ns",
             m.copies, m.quickest, m.median
         );
         made.input(&format!("copies of {} B", m.bytes), rate, source);

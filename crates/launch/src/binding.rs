@@ -76,7 +76,7 @@ fn bind_to_list(
     let allowed = machine.cores.iter().flat_map(|c| &c.threads);
     let allowed: CpuSet = allowed.copied().collect();
     if let Some(set) = list.iter().find(|s| !s.iter().any(|cpu| allowed.contains(cpu))) {
-        return Err(format!("this job may use none of the processors {set}, only {allowed}"));
+        return Err(format!("this job may not use processors {set}, only {allowed}"));
     }
     Ok(BindingPlan {
         sets: list.iter().cycle().take(ranks).cloned().collect(),

@@ -161,8 +161,8 @@ impl ControlServer {
                 Err(refused) => Err(refused),
             },
             _ => {
-                let text = "mpiexec does not know this kind of request; use mpiexec and library \
-                            of one version";
+                let text = "mpiexec does not know this kind of request; use mpiexec and the \
+                            library of the same version";
                 Err((Cause::Malformed, text.to_owned()))
             }
         };

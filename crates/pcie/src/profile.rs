@@ -118,7 +118,7 @@ pub static ADAPTERS: [Adapter; 5] = [
         wire: "FDR",
         send: ns(200.0),
         receive: ns(170.0),
-        source: "rdma-core mlx4; 700 ns between the ports' hosts at FDR (UCX)",
+        source: "rdma-core mlx4; 700 ns from host to host at FDR (UCX)",
     },
     Adapter {
         name: "connectx5",
@@ -134,7 +134,7 @@ pub static ADAPTERS: [Adapter; 5] = [
         wire: "EDR",
         send: ns(150.0),
         receive: ns(130.0),
-        source: "rdma-core mlx5; 600 ns between the ports' hosts from EDR on (UCX)",
+        source: "rdma-core mlx5; 600 ns from host to host, from EDR on (UCX)",
     },
     Adapter {
         name: "connectx7",

@@ -324,9 +324,7 @@ impl FromStr for StatedRate {
             Some(unit) => Ok(StatedRate { rate: Rate::new(number, unit), unit }),
             None if unit.is_empty() => Err(refuse(
                 text,
-                format!(
-                    "a rate needs its unit, because {units} differ: for instance {number}MiB/s"
-                ),
+                format!("a rate needs its unit, such as {number}MiB/s, because {units} differ"),
             )),
             None => Err(refuse(text, format!("a rate ends in {units}"))),
         }
@@ -422,7 +420,7 @@ impl FromStr for Time {
             "s" => 1e9,
             "" => {
                 let expected =
-                    format!("a time needs its unit, ns, us, ms or s: for instance {number}us");
+                    format!("a time needs its unit (ns, us, ms or s), such as {number}us");
                 return Err(refuse(text, expected));
             }
             _ => return Err(refuse(text, "a time ends in ns, us, ms or s")),

@@ -200,8 +200,8 @@ fn describe_threshold(near: &Case, far: &Case) -> String {
         true => format!(" above {end} B"),
         false => {
             format!(
-                ": the first protocol up to {end} B, the second from {begin} B, other protocols \
-                 between"
+                " (the first protocol up to {end} B, the second from {begin} B, other protocols \
+                 in between)"
             )
         }
     }
@@ -227,14 +227,14 @@ pub fn describe(cases: &[Case], boundaries: &[Boundary]) -> String {
     for (key, cliff) in find_in_cases(cases, boundaries) {
         if text.is_empty() {
             text = format!(
-                "\nsteps between neighbouring sizes: medians that change by more than a factor of \
-                 {STEP_MAX} beyond the trend of the sizes around them:\n"
+                "\nsteps between neighbouring sizes, where medians change by more than a factor \
+                 of {STEP_MAX} beyond the trend of the sizes around them:\n"
             );
         }
         let variant = behind(" ", &key.variant);
         let causes = if cliff.causes.is_empty() {
             format!(
-                "no known cause; measure sizes in between: --sizes {}",
+                "no known cause; measure sizes in between with --sizes {}",
                 list_between(cliff.from, cliff.to)
             )
         } else {

@@ -219,7 +219,7 @@ fn explain_lspci__of_a_host_lists_its_devices() {
     assert_eq!(found.len(), 3);
     let one = ["explain", "lspci", &path, "--device", "17:00.0"];
     let text = text_of(&run(&one, &[]));
-    assert!(text.contains("16:00.0, could be x16"), "{text}");
+    assert!(text.contains("16:00.0, supports x16"), "{text}");
 }
 
 #[test]

@@ -97,6 +97,6 @@ fn probe__says_which_call_failed() {
     }
     let output = probe(&driver, &["--gpu", "1"], "");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("no GPU 1: the driver has 1"), "{said}");
+    assert!(said.contains("there is no GPU 1; the driver has 1"), "{said}");
     let _ = std::fs::remove_file(driver);
 }

@@ -23,7 +23,7 @@ use crate::options::parse_bytes;
 /// Options of the copy loops.
 #[derive(Args, Debug)]
 pub struct CopyOptions {
-    /// Sizes in bytes, separated by commas; K and M are powers of 1024 [default: 1K to 4M, of the pipeline 4K to 1M]
+    /// Sizes in bytes, separated by commas; K and M are powers of 1024 [default: 1K to 4M; for the pipeline 4K to 1M]
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     sizes: Vec<u64>,
     /// Number of samples of each case; the fastest cases of the pipeline get four times as many samples
@@ -246,7 +246,7 @@ fn head_pipeline(pair: [usize; 2]) -> [String; 2] {
     );
     let legend = "line: ns of a cache line one way, measured before and after every case; other: \
         number of batches left out,\n\
-                  because the time of the line differed; GB/s: of the median; *: fastest median";
+                  because the time of the line differed; GB/s: at the median; *: fastest median";
     [title, legend.to_owned()]
 }
 

@@ -49,9 +49,9 @@ fn learn() -> Result<Vec<LearnedCosts>> {
     outcome.failure.map_or(Ok(()), Err)?;
     ensure!(
         !outcome.learnt.is_empty(),
-        "the ranks learned no costs. Either they share a processor, or have no shared memory, or \
-         FASTPATH_DISABLE or FASTPATH_REPORT is set. For ranks that share a processor, run a job \
-         with FASTPATH_REPORT=1"
+        "the ranks learned no costs. Either the ranks share a processor, or they have no shared \
+         memory, or FASTPATH_DISABLE or FASTPATH_REPORT is set. For ranks that share a processor, \
+         run a job with FASTPATH_REPORT=1"
     );
     Ok(outcome.learnt)
 }

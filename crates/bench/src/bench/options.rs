@@ -153,7 +153,7 @@ impl BenchOptions {
                 bail!("`{word}` runs only without other tests; use fastpath bench {word}");
             }
             if found.is_empty() {
-                bail!("there is no test `{word}`; `fastpath bench --list` lists all");
+                bail!("there is no test `{word}`; `fastpath bench --list` lists all tests");
             }
             for test in found {
                 if !chosen.iter().any(|t| t.name == test.name) {

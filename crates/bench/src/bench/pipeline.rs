@@ -178,8 +178,8 @@ const LINES: usize = 5;
 const LINE_BATCH_NS: u64 = 20_000;
 
 const LEGEND: &str = "line: ns of a cache line one way, measured with the pipeline; ratio: median \
-    of the ping-pong divided by the sum of pipeline and line; omitted if the line took another \
-    time during the ping-pong";
+    of the ping-pong divided by the sum of pipeline and line, omitted if the time of the line \
+    changed during the ping-pong";
 
 /// Adds a row for each measurement of the pipeline beside the case.
 fn add_best(best: &BestPipeline, case: &Case, table: &mut Table) {

@@ -144,7 +144,7 @@ pub fn describe_ratio(case: &Case) -> String {
     let ratio = format_number((ratio * 100.0).round() / 100.0);
     let ratio = ratio.trim_end_matches('0').trim_end_matches('.');
     let more = match latency - floor {
-        ns if ns > 0.0 => format!(", {} more than the transfer that every message needs", time(ns)),
+        ns if ns > 0.0 => format!(", {} more than the floor", time(ns)),
         _ => String::new(),
     };
     format!("{verdict}: {ratio} times the floor{more}.")

@@ -30,7 +30,7 @@ pub struct CompareOptions {
     /// Measurement options
     #[command(flatten)]
     pub measure: MeasureOptions,
-    /// Statistic of a run that is compared
+    /// Statistic by which runs are compared
     #[arg(help_heading = "Comparison", long, value_enum, default_value_t)]
     pub statistic: Statistic,
     /// Stored results: report a change if it exceeds this percentage and the interval excludes 1
@@ -144,7 +144,7 @@ impl MeasureOptions {
         for word in &self.tests {
             let tests = catalogue::select(word);
             if tests.is_empty() {
-                bail!("there is no test `{word}`; `fastpath bench --list` lists all");
+                bail!("there is no test `{word}`; `fastpath bench --list` lists all tests");
             }
             for test in tests {
                 // A test of a pair does not depend on the number of ranks, unless it measures scaling.

@@ -325,8 +325,9 @@ fn note_same_library(rounds: &mut Rounds, contestants: &[Contestant]) {
         .collect();
     for name in same {
         let reason = format!(
-            "its program loads the library of the first MPI of the comparison, not its own; set \
-             the path of its own: --peer-env {name}:LD_LIBRARY_PATH=FOLDER"
+            "the benchmark program of {name} loads the library of the first MPI of the \
+             comparison; set the library path of {name} with --peer-env \
+             {name}:LD_LIBRARY_PATH=FOLDER"
         );
         rounds.note(&name, String::new(), &reason);
     }

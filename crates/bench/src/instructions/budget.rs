@@ -44,7 +44,7 @@ pub fn check(limits: &[(String, f64)], counted: &[Breakdown], shows: bool) -> Re
         let over = total > *limit;
         if shows {
             let mark = if over { "  EXCEEDED" } else { "" };
-            print_line(&format!("budget of {call:<22} {limit:>6}, takes {total:.2}{mark}"));
+            print_line(&format!("budget of {call:<22} {limit:>6}, counted {total:.2}{mark}"));
         }
         if over {
             exceeded.push(format!(

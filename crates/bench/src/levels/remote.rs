@@ -184,8 +184,9 @@ fn reach<L: RemoteLink>(
     }
     target.end(link);
     let why = opened.err();
-    let why = why
-        .unwrap_or_else(|| "the transport cannot access such memory of the other rank".to_owned());
+    let why = why.unwrap_or_else(|| {
+        "the transport cannot access this kind of memory of the other rank".to_owned()
+    });
     Err(format!("{}, {bytes} B: {why}", name_memory(memory)))
 }
 

@@ -68,7 +68,7 @@ impl Start {
         };
         let adapter: String = self.adapter.iter().map(|l| format!("\n{l}")).collect();
         format!(
-            "{}; {}{on}\nclock {}; timing each operation would add {:.1} ns to it{adapter}",
+            "{}; {}{on}\nclock {}; timing each operation separately would add {:.1} ns{adapter}",
             self.library,
             count_ranks(ranks),
             describe_clock(&self.clock),
@@ -99,7 +99,7 @@ pub fn parse_event(line: &str) -> Result<ProgramEvent> {
     }
     let refuse = |reason: String| {
         let shown: String = line.chars().take(200).collect();
-        anyhow!("unexpected output of the benchmark program: {reason}: {shown}")
+        anyhow!("unexpected output of the benchmark program ({reason}): {shown}")
     };
     let event = serde_json::from_str(line).map_err(|e| refuse(e.to_string()))?;
     let wrong = match &event {

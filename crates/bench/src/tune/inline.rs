@@ -182,7 +182,10 @@ fn measure(
 /// Sizes to measure, in order: the user's, or powers of two and, for each, the granted size and one byte more.
 fn choose_sizes(options: &InlineOptions, largest: u32, queues: &[InlineCost]) -> Result<Vec<u32>> {
     if options.rounds < 5 {
-        bail!("--rounds {} is too small for an interval; use 5 or more", options.rounds);
+        bail!(
+            "--rounds {} is too small to compute a confidence interval; use 5 or more",
+            options.rounds
+        );
     }
     let least = u32::from(options.verb == VerbName::Write);
     let mut sizes = options.sizes.clone();
@@ -196,7 +199,8 @@ fn choose_sizes(options: &InlineOptions, largest: u32, queues: &[InlineCost]) ->
     match sizes.iter().find(|&&size| size > largest || size < least) {
         Some(0) => bail!("--sizes 0: a write has at least 1 byte"),
         Some(size) => bail!(
-            "--sizes {size}: the adapter grants no more than {largest} bytes (--most {})",
+            "--sizes {size}: the largest size that can be measured is {largest} bytes, limited by \
+             the adapter and by --most {}",
             options.most
         ),
         None => Ok(sizes),
@@ -253,7 +257,7 @@ fn keep(
     let found = found.context("the adapter grants no inline data")?;
     if !found.known {
         bail!(
-            "the measured times do not show the size up to which inline data is faster; use more \
+            "the measured times do not show the size up to which inline data is faster; raise \
              --rounds"
         );
     }

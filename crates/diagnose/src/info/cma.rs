@@ -41,8 +41,9 @@ pub fn try_read() -> Trial {
     // The reader has ended, so the memory is no longer needed.
     drop(std::hint::black_box(source));
     match output {
-        Ok(o) => serde_json::from_slice(&o.stdout)
-            .unwrap_or_else(|_| refuse(format!("not tried: the reader ended with {}", o.status))),
+        Ok(o) => serde_json::from_slice(&o.stdout).unwrap_or_else(|_| {
+            refuse(format!("not tried: the process that reads the memory ended with {}", o.status))
+        }),
         Err(e) => refuse(format!("not tried: {e}")),
     }
 }

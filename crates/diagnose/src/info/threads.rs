@@ -18,13 +18,13 @@ fn describe(fences: bool) -> Vec<Facility> {
         }
         false => {
             "the kernel or a sandbox refuses membarrier, so an ordinary lock is used at \
-             MPI_THREAD_MULTIPLE, and with FASTPATH_PROGRESS=thread: two atomic operations per \
-             call"
+             MPI_THREAD_MULTIPLE, and with FASTPATH_PROGRESS=thread. The lock takes two atomic \
+             operations per call"
         }
     };
     let levels = "a program gets the level that it requests; MPI_Init requests MPI_THREAD_SINGLE. \
-        Below MPI_THREAD_MULTIPLE no call has a cost for threads. FASTPATH_REPORT=1 reports the \
-        level and the contention of threads; FASTPATH_CHECK=1 reports calls that the level \
+        Below MPI_THREAD_MULTIPLE, thread safety adds no cost to calls. FASTPATH_REPORT=1 reports \
+        the level and the contention of threads; FASTPATH_CHECK=1 reports calls that the level \
         forbids";
     vec![
         Facility::new("all thread levels", true, levels.to_owned()),

@@ -61,9 +61,9 @@ fn rank(hypotheses: Vec<Hypothesis>, measured: StatedRate, made: &mut Explanatio
     for h in possible {
         let rate = format_rate(h.rate, measured.unit);
         let fit = match off(&h) {
-            d if d <= AGREES => format!("such a limit allows {rate}, which is what was measured"),
+            d if d <= AGREES => format!("this cause allows {rate}, which is what was measured"),
             d => format!(
-                "such a limit allows {rate}, {:.0} % more than was measured, so it is not the only \
+                "this cause allows {rate}, {:.0} % more than was measured, so it is not the only \
                  cause",
                 d * 100.0
             ),
@@ -73,7 +73,7 @@ fn rank(hypotheses: Vec<Hypothesis>, measured: StatedRate, made: &mut Explanatio
     }
     for h in excluded {
         let rate = format_rate(h.rate, measured.unit);
-        let why = format!("such a limit allows only {rate}, and more was measured");
+        let why = format!("this cause allows only {rate}, but more was measured");
         made.findings.push(h.finding.of_kind(FindingKind::Excluded).because(why));
     }
 }
@@ -87,9 +87,9 @@ fn list_hypotheses(
     let (reading, writing) = (find(Moves::reads), find(Moves::writes));
     let (read, write) = (reading.unwrap_or(Moves::Read), writing.unwrap_or(Moves::Write));
     let whose = match directions {
-        [_, _, ..] => "Memory, here or at the sender (if its link is like this one),",
+        [_, _, ..] => "Memory, here or at the sender (if the sender's link is like this one),",
         [moves] if moves.reads() => "Memory",
-        _ => "The sender's memory (if its link is like this one)",
+        _ => "The sender's memory (if the sender's link is like this one)",
     };
     // If the device itself copies to memory, no memory is read, so completions cannot limit the copies.
     let has_reader = reading.is_some() || !subject.copies;

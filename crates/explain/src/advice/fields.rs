@@ -98,8 +98,7 @@ fn explain_power(device: &PciFunction, findings: &mut Vec<Finding>) {
         let takes = match takes.as_str() {
             "" => takes,
             takes => format!(
-                "time until the link is awake, by the state it slept in: {takes} (LnkCap, Exit \
-                 Latency)"
+                "time to wake the link from each sleep state: {takes} (LnkCap, Exit Latency)"
             ),
         };
         findings.push(said!(device "aspm", states = aspm.name(), takes));

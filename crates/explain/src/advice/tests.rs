@@ -138,7 +138,7 @@ fn gpu__with_half_its_lanes_is_told_by_what_the_port_could() {
     gpu.above = lspci::parse(include_str!("../../../machine/src/pci/samples/root.txt")).unwrap();
     let made = explain(&gpu, &LinkOptions::default()).unwrap();
     let why = &find(&made, "fewer-lanes").why;
-    assert!(why.contains("16:00.0, could be x16"), "{why}");
+    assert!(why.contains("16:00.0, supports x16"), "{why}");
     gpu.above[0].link_can.lanes = Some(8);
     let made = explain(&gpu, &LinkOptions::default()).unwrap();
     let why = &find(&made, "fewer-lanes").why;

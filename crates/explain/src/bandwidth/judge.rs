@@ -84,7 +84,7 @@ fn compare_stages(subject: &BandwidthSubject, findings: &mut Vec<Finding>) {
     };
     stages.extend(subject.network().map(|rate| ("the network", rate)));
     let all = stages.iter().map(|(name, rate)| format!("{name} {}", subject.say(*rate)));
-    let all = all.collect::<Vec<String>>().join(", by ");
+    let all = all.collect::<Vec<String>>().join(", ");
     let (stage, rate) = tightest(subject);
     let limit = said!(bandwidth "limit", stage, rate = subject.say(rate), all);
     findings.push(match subject.measured {
@@ -115,7 +115,8 @@ fn judge_left(subject: &BandwidthSubject, measured: Rate, findings: &mut Vec<Fin
     let implied = implied_overhead(&subject.link, measured);
     let stands = match share > -0.25 && moves == Moves::Write {
         true => format!(
-            " The measured figure would mean {implied:.1} B of headers for each {} B of payload.",
+            " The measured figure would correspond to {implied:.1} B of headers for each {} B of \
+             payload.",
             subject.link.max_payload()
         ),
         false => String::new(),
@@ -200,8 +201,8 @@ fn judge_single(subject: &BandwidthSubject, single: Rate, findings: &mut Vec<Fin
     allowed.sort_by(|a, b| a.1.bytes_per_s().total_cmp(&b.1.bytes_per_s()));
     let list = allowed.iter().map(|(n, rate)| format!("{n} B: {}", subject.say(*rate)));
     let why = format!(
-        "Reads that memory answers in pieces of {}. The figure would mean {:.1} B of headers for \
-         each 128 B of payload.",
+        "Limit of a sender, by the size of the pieces in which its memory answers reads: {}. The \
+         measured figure would mean {:.1} B of headers for each 128 B of payload.",
         list.collect::<Vec<String>>().join("; "),
         128.0 * (subject.link.raw() / single - 1.0)
     );

@@ -289,7 +289,7 @@ fn nonsense__is_refused_with_what_was_expected() {
         ("--pcie 2.0x8 --direction read --ratio 2:1", "--direction both"),
         ("--pcie 2.0x8 --direction both --ratio 2", "as 2:1"),
         ("--pcie 2.0x8 --direction both --ratio -1:1", "as 2:1"),
-        ("--pcie 2.0x8 --direction both --clients 3", "without --clients"),
+        ("--pcie 2.0x8 --direction both --clients 3", "one client with --direction both"),
         ("--pcie 2.0x8 --message-rate 0", "more than 0"),
         ("--pcie 2.0x8 --message-rate NaN", "more than 0"),
         ("", "--pcie"),

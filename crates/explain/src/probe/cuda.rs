@@ -108,8 +108,9 @@ impl Cuda {
         // SAFETY: the call writes an integer.
         let count = self.ask("cuDeviceGetCount", 0, |n| unsafe { (calls.count)(n) })?;
         let ordinal = c_int::try_from(index).ok().filter(|i| *i < count);
-        let ordinal = ordinal
-            .with_context(|| format!("no GPU {index}: the driver has {count}, counted from 0"))?;
+        let ordinal = ordinal.with_context(|| {
+            format!("there is no GPU {index}; the driver has {count}, numbered from 0")
+        })?;
         // SAFETY: the call writes an integer; the ordinal is below the count.
         let device = self.ask("cuDeviceGet", 0, |d| unsafe { (calls.device)(d, ordinal) })?;
         let name = self.text("cuDeviceGetName", calls.name, device)?;

@@ -132,12 +132,12 @@ impl Peers {
         stream.read_exact(&mut length)?;
         let length = u32::from_le_bytes(length) as usize;
         if length > MESSAGE_MOST {
-            return Err(io::Error::other("the reply of this mpiexec is too long"));
+            return Err(io::Error::other("the reply is too long"));
         }
         let mut message = vec![0; length];
         stream.read_exact(&mut message)?;
         let answer = Answer::decode(&message);
-        answer.ok_or_else(|| io::Error::other("the reply of this mpiexec is invalid"))
+        answer.ok_or_else(|| io::Error::other("the reply is invalid"))
     }
 
     /// Returns the error text for an agent that does not answer.
@@ -192,7 +192,7 @@ impl Peers {
         let mut addresses = card.addresses.clone();
         // Try the addresses of container bridges last: all hosts have them, so they lead back to this host.
         addresses.sort_by_key(|address| address.is_loopback() || is_own(address));
-        let mut failed = io::Error::other("the address of this mpiexec is not known");
+        let mut failed = io::Error::other("its address is not known");
         for _ in 0..ROUNDS {
             for &address in &addresses {
                 match self.greet(SocketAddr::new(address, card.port), node as u32) {
@@ -224,9 +224,7 @@ impl Peers {
         stream.read_exact(&mut tag)?;
         match self.pass.is_tag(&tag, ANSWERS, &nonce, (node, self.node)) {
             true => stream.set_read_timeout(Some(ANSWER)).map(|()| stream),
-            false => Err(io::Error::other(
-                "a process of another job replies at the address of this mpiexec",
-            )),
+            false => Err(io::Error::other("a process of another job replies at its address")),
         }
     }
 }

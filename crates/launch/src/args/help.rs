@@ -22,11 +22,11 @@ pub const EXAMPLES: &[&str] = &[
 ];
 
 pub const EXIT_CODE: &str = "0 if every rank exited with 0. Otherwise the code of the first rank \
-    that failed, or 128 + N if signal N ended it. Codes of mpiexec itself: 2 for an invalid \
-    command line, 16 if collective calls can never complete, 124 after a timeout, 126 for a \
-    program that cannot be executed, 127 for a program that is not found, 1 for any other error, \
-    such as output that cannot be written. An MPI error that ends a rank gives its error class, so \
-    2 may also be MPI_ERR_COUNT, and 16 MPI_ERR_OTHER.";
+    that failed, or 128 + N if signal N ended that rank. Codes of mpiexec itself: 2 for an \
+    invalid command line, 16 if collective calls can never complete, 124 after a timeout, 126 for \
+    a program that cannot be executed, 127 for a program that is not found, 1 for any other \
+    error, such as output that cannot be written. A rank that an MPI error ends exits with the \
+    error class, so 2 may also be MPI_ERR_COUNT, and 16 MPI_ERR_OTHER.";
 
 pub const SIGNALS: &str = "SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGQUIT are forwarded to all \
     ranks. A second signal kills the ranks. After SIGTERM or SIGHUP, ranks that still run are \

@@ -68,8 +68,8 @@ pub fn take_agent(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), Us
     };
     let (Some(nodes), Some(programs)) = (read(nodes), programs) else {
         return wrong(format!(
-            "{}: the value must be numbers of ranks, those of each host and, after a slash, those \
-             of each program, such as 2,2/1,3",
+            "{}: the value must list the number of ranks of each host and, after a slash, of each \
+             program, such as 2,2/1,3",
             given.typed()
         ));
     };

@@ -192,7 +192,7 @@ impl Parser<'_> {
                 ));
             }
             (n, Some(p)) if n > p.ranks && nodes == 1 => {
-                self.note("all ranks run on this host", p.typed.clone());
+                self.note("all ranks run on one host", p.typed.clone());
                 n
             }
             (n, _) => n,
@@ -201,7 +201,7 @@ impl Parser<'_> {
             ranks = largest(soft, ranks).map_or_else(
                 || {
                     wrong(format!(
-                        "-soft permits no number of ranks up to {ranks}; add such a number, or \
+                        "-soft permits no number of ranks up to {ranks}; add a smaller number, or \
                          raise -n"
                     ))
                 },
@@ -258,7 +258,7 @@ impl Parser<'_> {
         if self.spec.nodes == JobNodes::Here {
             for pair in std::mem::take(&mut self.spec.hydra_words).chunks(2) {
                 let typed: Vec<_> = pair.iter().map(|word| word.to_string_lossy()).collect();
-                self.note(super::table::NODES, typed.join(" "));
+                self.note("all ranks run on this host", typed.join(" "));
             }
         }
         if !self.quiet && self.agent.is_none() {
@@ -338,9 +338,9 @@ impl Parser<'_> {
         let is_told = self.has_slots && self.per_node.is_none() && !self.may_oversubscribe;
         (is_told && total > slots).then(|| {
             format!(
-                "the job has {total} ranks, and its hosts have {slots} slot{}. Ranks share \
-                 processors. --oversubscribe suppresses this notice; --nooversubscribe makes it an \
-                 error",
+                "the job has {total} ranks, but its hosts have {slots} slot{}, so ranks share \
+                 processors. --oversubscribe suppresses this notice; --nooversubscribe makes it \
+                 an error",
                 if slots == 1 { "" } else { "s" }
             )
         })

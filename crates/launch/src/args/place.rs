@@ -8,6 +8,8 @@ use fastpath_base::topology::{CpuSet, Level};
 
 /// Reason, for the notice, why options that name a file for the placement of ranks have no effect.
 pub const BY_HAND: &str = "use --bind-to user:LIST to place ranks by hand";
+/// Reason for options about choosing, reaching or preparing hosts.
+pub const NODES: &str = "Fastpath has no such setting for hosts";
 
 /// Finds a kind of place by any of its names.
 pub fn find_level(name: &str) -> Option<Level> {
@@ -144,7 +146,7 @@ fn take_map_qualifier(
         "nooversubscribe" => parser.no_oversubscribe = Some(given.typed()),
         "hwtcpus" => place.threads = true,
         "" | "corecpus" | "span" | "inherit" | "noinherit" => {}
-        "nolocal" => parser.note("all ranks run on this host", given.typed()),
+        "nolocal" => parser.note(NODES, given.typed()),
         "ordered" => {
             if let Some(cpus) = &parser.spec.cpus {
                 place.bind = Bind::Cpus(cpus.iter().map(|cpu| CpuSet::from_iter([cpu])).collect());

@@ -2,8 +2,6 @@
 
 mod idle;
 
-pub use idle::NODES;
-
 use super::output::{check_display, prefix, read_pattern, take_directory, take_list};
 use super::parser_state::{AGENT, Parser, PerNode};
 use super::spec::{Bind, Inherit};
@@ -43,7 +41,7 @@ pub enum OptionEffect {
     Set(Set),
     /// No effect: the option requests what is always done.
     Always,
-    /// No effect on one node; a notice is printed.
+    /// No effect; a notice is printed.
     Idle,
 }
 
@@ -117,7 +115,7 @@ const RANKS: &[Opt] = &[
         "-N --npernode",
         One("N"),
         |p, g| per_node(p, g, true),
-        "ranks per host; error if -n exceeds N times hosts",
+        "ranks per host; error if -n exceeds N times the number of hosts",
     ),
     opt(
         "--pernode",
@@ -126,7 +124,7 @@ const RANKS: &[Opt] = &[
             p.count.per_node = Some(PerNode { ranks: 1, typed: g.typed(), strict: true });
             Ok(())
         },
-        "one rank per host; error if -n exceeds hosts",
+        "one rank per host; error if -n exceeds the number of hosts",
     ),
     opt("--npersocket", One("N"), place::take_per_socket, "ranks per socket"),
     opt(
@@ -249,7 +247,7 @@ const ENVIRONMENT: &[Opt] = &[
         "-genvnone",
         Nothing,
         |p, _| inherit(p, Inherit::Only(Vec::new())),
-        "export no variables to all ranks",
+        "export no variables to any rank, except those that start with FASTPATH_",
     ),
     set(
         "-genvexcl --unset-env",
@@ -273,7 +271,7 @@ const ENVIRONMENT: &[Opt] = &[
         "-envnone",
         Nothing,
         |p, _| inherit_app(p, Inherit::Only(Vec::new())),
-        "export no variables to the program that follows",
+        "export no variables to the program that follows, except those that start with FASTPATH_",
     ),
     set(
         "-envexcl",
@@ -378,17 +376,17 @@ const BINDING: &[Opt] = &[
         "--bind-to -binding",
         One("PLACE[:N]"),
         place::take_bind,
-        "bind each rank to a place, or to N places; none: no binding; user:0+2,1,4-7: bind ranks \
-         in turn to these sets of processors; append :overload-allowed to let ranks share cores. \
-         Default: one core per rank, or OMP_NUM_THREADS cores. Ranks are not bound if \
-         the job has one rank, or if other jobs leave too few cores",
+        "bind each rank to a place, or to N places; none disables binding; user:0+2,1,4-7 binds \
+         ranks in turn to these sets of processors; append :overload-allowed to let ranks share \
+         cores. Default: one core per rank, or OMP_NUM_THREADS cores. Ranks are not bound if the \
+         job has one rank, or if other jobs leave too few cores",
     ),
     opt(
         "--map-by",
         One("PLACE[:MODIFIER]..."),
         place::take_map,
-        "distribute ranks round-robin over places; slot, core, hwthread and node keep ranks \
-         in order. ppr:N:PLACE: N ranks per place. Modifiers: pe=N (cores per rank), \
+        "distribute ranks round-robin over places; slot, core, hwthread and node keep ranks in \
+         order. ppr:N:PLACE puts N ranks on each place. Modifiers: pe=N (cores per rank), \
          oversubscribe, nooversubscribe, hwtcpus",
     ),
     opt(
@@ -434,13 +432,13 @@ const BINDING: &[Opt] = &[
         "--nooversubscribe",
         Nothing,
         |p, g| p.no_oversubscribe = Some(g.typed()),
-        "error if the job has more ranks than slots or, if no slots are given, processors",
+        "error if the job has more ranks than slots, or than processors if no slots are given",
     ),
     set(
         "--oversubscribe",
         Nothing,
         |p, _| p.allow_oversubscription(),
-        "allow more ranks than slots or processors (default), without a notice",
+        "allow more ranks than slots or processors, as by default, but without a notice",
     ),
     set(
         "--report-bindings",

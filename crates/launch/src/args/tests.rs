@@ -218,7 +218,7 @@ fn ranks__of_a_node() {
     // All 8 ranks run on the only node, as with Hydra. Open MPI rejects this command line.
     let s = spec("-n 8 -ppn 4 a");
     assert_eq!(s.apps[0].ranks, 8);
-    assert_eq!(s.notices, ["-ppn 4: no effect (all ranks run on this host)"]);
+    assert_eq!(s.notices, ["-ppn 4: no effect (all ranks run on one host)"]);
     for line in ["-n 8 -N 4 a", "-n 8 --map-by ppr:4:node a", "-n 5 --npersocket 2 a"] {
         assert!(error(line).contains("on each of 1 host;"), "{line}");
     }
@@ -268,7 +268,9 @@ fn oversubscription__is_told_where_slots_were_named() {
     let [notice] = &told("--host localhost:2 -n 3 a")[..] else {
         panic!("{:?}", told("--host localhost:2 -n 3 a"));
     };
-    assert!(notice.starts_with("the job has 3 ranks, and its hosts have 2 slots. "));
+    assert!(notice.starts_with(
+        "the job has 3 ranks, but its hosts have 2 slots, so ranks share processors. "
+    ));
     for line in [
         "--host localhost:2 -n 2 a",
         "--host localhost -n 3 a",
@@ -441,11 +443,13 @@ fn folders__of_all_programs_and_of_one() {
 
 #[test]
 fn idle_options__are_one_line_for_each_reason() {
-    let s =
-        spec("--mca btl self --mca btl self --mca pml ob1 -iface ib0 -rmk user -bootstrap ssh a");
-    assert_eq!(s.notices.len(), 3, "{:?}", s.notices);
+    let s = spec(
+        "--mca btl self --mca btl self --mca pml ob1 -iface ib0 -rmk user -nolocal -bootstrap ssh a",
+    );
+    assert_eq!(s.notices.len(), 4, "{:?}", s.notices);
     assert!(s.notices[0].starts_with("--mca btl self, --mca pml ob1: no effect ("));
-    assert!(s.notices[2].starts_with("-rmk user, -bootstrap ssh: no effect ("));
+    assert!(s.notices[2].starts_with("-rmk user, -nolocal: no effect ("));
+    assert_eq!(s.notices[3], "-bootstrap ssh: no effect (all ranks run on this host)");
     let many: String = (0..9).map(|n| format!("--mca p{n} 1 ")).collect();
     assert!(spec(&format!("{many} a")).notices[0].contains("--mca p3 1 and 5 more: no effect"));
     for quiet in ["-q", "-quiet", "--quiet"] {

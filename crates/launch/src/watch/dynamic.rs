@@ -68,8 +68,8 @@ impl JobWatch<'_> {
         for (client, request) in self.control.read(&self.poller) {
             match request {
                 None => {
-                    let text = "the request to mpiexec is malformed; use mpiexec and library of \
-                                one version";
+                    let text = "the request to mpiexec is malformed; use mpiexec and the library \
+                                of the same version";
                     client.reply(&Answer::refuse(Cause::Malformed, text));
                 }
                 Some(Request::Spawn { root, .. }) if self.ranks.is_given_up(root as usize) => {
@@ -316,10 +316,11 @@ impl JobWatch<'_> {
 fn describe_places(places: PlaceCounts, keeper: Option<&str>) -> String {
     let PlaceCounts { running, held, .. } = places;
     let all = places.all();
+    let are = if held == 1 { "is" } else { "are" };
     match keeper {
         None => format!(
             "this host can have {all} spawned ranks at a time: {running} run, and {held} ended \
-             but are still in a communicator of a running rank"
+             but {are} still in a communicator of a running rank"
         ),
         Some(keeper) => format!(
             "this host can have {all} spawned ranks, including ranks that have ended, because \
@@ -349,7 +350,10 @@ mod tests {
     fn places__that_are_kept__are_not_explained_by_communicators() {
         let places = PlaceCounts { free: 0, running: 3, held: 1 };
         let text = describe_places(places, None);
-        assert!(text.contains("4 spawned ranks at a time: 3 run, and 1 ended but"), "{text}");
+        assert!(
+            text.contains("4 spawned ranks at a time: 3 run, and 1 ended but is still in"),
+            "{text}"
+        );
         let text = describe_places(places, Some("ranks use an adapter"));
         assert!(
             text.ends_with("including ranks that have ended, because ranks use an adapter"),

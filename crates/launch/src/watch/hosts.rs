@@ -58,7 +58,7 @@ impl SpawnPlan {
         if cards.len() != count {
             let host = peers.host(node);
             return Err(SpawnRefusal::all(format!(
-                "host {host} has prepared {} ranks to spawn, not {count}",
+                "host {host} has prepared {} ranks to spawn instead of {count}",
                 cards.len()
             )));
         }
@@ -148,7 +148,7 @@ impl JobWatch<'_> {
             _ => own,
         };
         if at != own && client.is_agent() {
-            let text = "the request must go to another agent";
+            let text = "the request must go to mpiexec on another host";
             return client.reply(&Answer::refuse(Cause::Malformed, text));
         }
         if at != own {
@@ -403,7 +403,10 @@ impl JobWatch<'_> {
         }
         if let Some(PendingSpawn { prepared, listeners, .. }) = pending {
             if prepared.len() != counts.len() {
-                return refuse("this host has prepared other ranks to spawn");
+                return refuse(
+                    "the ranks that this host has prepared are not the ranks that the spawn \
+                     request names",
+                );
             }
             let starting = listeners.into_iter().map(|(own, listener)| (own, Some(listener)));
             self.start_added(first, &new, &prepared, starting.collect())?;
@@ -430,7 +433,8 @@ fn find_host(peers: &Peers, program: &Program, root: usize) -> Result<Option<usi
 
 fn unexpected() -> SpawnRefusal {
     SpawnRefusal::all(
-        "mpiexec on another host sent an unexpected reply; install one version on all hosts",
+        "mpiexec on another host sent an unexpected reply; install the same version of Fastpath \
+         on all hosts",
     )
 }
 

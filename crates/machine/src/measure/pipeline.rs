@@ -41,7 +41,7 @@ impl fmt::Display for PipelinePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (into, out) = (self.into_ring.name(), self.out_of_ring.name());
         let (chunk, ring) = (self.chunk >> 10, self.ring >> 10);
-        write!(f, "{into} to {out}, {chunk} KiB of {ring} KiB")
+        write!(f, "{into} to {out}, chunks of {chunk} KiB, ring of {ring} KiB")
     }
 }
 

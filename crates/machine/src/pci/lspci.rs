@@ -45,8 +45,8 @@ pub fn parse(text: &str) -> Result<Vec<PciFunction>> {
     }
     if !raws.iter().any(Raw::has_details) {
         bail!(
-            "{}; pass the output of `lspci -vv` as root: a line with the address, such as `41:00.0 \
-             InfiniBand: ...`, and below it `LnkCap:`, `LnkSta:` and others",
+            "{}; run `lspci -vv` as root and pass its output, in which a line with the address, \
+             such as `41:00.0 InfiniBand: ...`, comes before `LnkCap:`, `LnkSta:` and others",
             name_other(text, !raws.is_empty())
         );
     }

@@ -19,17 +19,17 @@ const END: &str = "<!-- end of comparison -->";
 
 const README_TEST: &str = "latency";
 
-const SOURCE: &str = "Made by `make results`, not written by hand. How to read it, and how it is \
-measured: `measuring.md`.";
+const SOURCE: &str = "`make results` writes this page; do not edit it by hand. `measuring.md` \
+explains how to read it and how the results are measured.";
 
-const READING: &str = "In each round both MPIs ran, in alternating order. After the time follows \
-the ratio of this MPI to the other: the geometric mean over the rounds with its 95 % interval. \
-It is **bold** where the other is ahead, `~` where the interval holds 1, and plain where this \
-MPI is ahead. `hardware` is the time that the machine itself needs: a cache line one way between \
-the two processors, or one copy of the message, whichever is larger. It is measured in turn with \
-this MPI. For a ping-pong of 4 KiB or more it is the bare pipeline of the two processors and a \
-cache line, measured before and after each run. A virtual machine shared with others is noisy: \
-trust the ratios more than the times.";
+const READING: &str = "In each round both MPIs ran, in alternating order. The ratio of this MPI \
+to the other MPI follows the time: the geometric mean over the rounds with its 95 % interval. The \
+ratio is **bold** where the other MPI is ahead, `~` where the interval contains 1, and plain \
+where this MPI is ahead. `hardware` is the time that the machine itself needs: a cache line one \
+way between the two processors, or one copy of the message, whichever is larger. It is measured \
+in turn with this MPI. For a ping-pong of 4 KiB or more, `hardware` is the bare pipeline of the \
+two processors plus a cache line, measured before and after each run. A virtual machine on a \
+shared host is noisy: trust the ratios more than the times.";
 
 /// Formats the page. `levels` is a section after the tables.
 pub fn format_page(comparison: &Comparison, levels: Option<&str>) -> String {
@@ -211,7 +211,7 @@ pub fn format_summary(comparison: &Comparison) -> String {
     let rows: Vec<&Row> = comparison.rows.iter().filter(is_of).collect();
     let peers = comparison.list_peers();
     let names = ["bytes", "Fastpath"].into_iter().chain(peers.iter().copied());
-    let mut table = tabulate(names.chain(["Fastpath to the best of them"]));
+    let mut table = tabulate(names.chain(["Fastpath / best other MPI"]));
     for size in list_sizes(&rows) {
         let of_size: Vec<&Row> = rows.iter().copied().filter(|r| r.key.bytes == size).collect();
         let theirs = find_peers(&of_size, &peers)

@@ -147,8 +147,8 @@ fn describe_rule(rule: Rule) -> String {
     let percent = (rule.threshold - 1.0) * 100.0;
     let name = rule.statistic.name();
     format!(
-        "{name} of each case; ratio now/before with its 95 % interval; changes of more than \
-         {percent:.1} % count"
+        "{name} of each case; ratio now/before with its 95 % interval; a change counts if it \
+         exceeds {percent:.1} %"
     )
 }
 

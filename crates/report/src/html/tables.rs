@@ -68,9 +68,9 @@ fn show_value(value: f64, unit: &str) -> String {
 }
 
 const ABLATION: &str = "In the first row all optimisations are off; each further row enables one \
-    more. Times are medians; a bar is the share of the first row. Below each time is its ratio to \
-    the row above, from runs in the same pass, with the 95 % interval. The ratio is bold if the \
-    interval excludes 1.";
+    more optimisation. Times are medians; a bar shows the share of the time in the first row. \
+    Below each time is its ratio to the row above, from runs in the same pass, with the 95 % \
+    interval. The ratio is bold if the interval excludes 1.";
 
 pub fn show_ablation(reports: &[Report]) -> Markup {
     let shown = reports.iter().filter(|r| !r.ablation.is_empty());

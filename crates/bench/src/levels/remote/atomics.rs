@@ -19,9 +19,8 @@ const ATOMICS: [(Atomic, &str, &str); 2] = [
 ];
 
 /// Reason for which a transport has no atomics.
-const BY_OWNER: &str = "at level transport, atomics exist only on mapped memory; measure the \
-    others with --level protocol, where the target rank executes atomics on memory that is not \
-    mapped";
+const BY_OWNER: &str = "at level transport, atomics exist only on mapped memory; measure atomics \
+    on other memory with --level protocol, where the target rank executes them";
 
 pub fn run(rank: &mut engine::LevelRank, link: &mut impl RemoteLink, test: &LevelTest) {
     for &memory in link.memories() {

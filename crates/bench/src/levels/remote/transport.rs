@@ -99,7 +99,11 @@ impl RemoteLink for TransportLink {
             }
             BY_KERNEL => PeerMemory::ByKernel(remote),
             BY_ADAPTER => PeerMemory::ByAdapter(remote),
-            _ => return Err("the transport cannot access such memory of the other rank".to_owned()),
+            _ => {
+                return Err(
+                    "the transport cannot access this kind of memory of the other rank".to_owned()
+                );
+            }
         };
         Ok(())
     }

@@ -14,8 +14,8 @@ pub(super) fn describe(report: &InlineReport) -> Document {
     ));
     if report.software {
         said.text(
-            "a software adapter: its times depend on this processor, and are not typical of an \
-             adapter on a bus",
+            "this is a software adapter: its times depend on this processor, and are not typical \
+             of an adapter on a bus",
         );
     }
     list_cases(report, &mut said);
@@ -48,8 +48,8 @@ fn list_cases(report: &InlineReport, said: &mut Document) {
         VerbName::Write => "writes",
     };
     said.heading(format!(
-        "{what} between two queue pairs of the device, half a round trip: median over {} rounds \
-         of a batch's mean",
+        "half a round trip of {what} between two queue pairs of the device, median over {} \
+         rounds, each the mean of a batch",
         report.rounds
     ));
     let columns = "bytes>7|inline (ns)>12|DMA (ns)>12|ratio>9|95 % interval<16|inline is";
@@ -91,8 +91,8 @@ pub(super) fn say_crossover(found: &Finding, report: &InlineReport) -> String {
     };
     let what = say_limit(found.limit);
     format!(
-        "crossover: {what}{beyond}; 95 % interval {low} to {high}; the same result in {:.0} % of \
-         resamples of the rounds",
+        "crossover: {what}{beyond}; 95 % interval {low} to {high}; {:.0} % of resamples of the \
+         rounds give the same result",
         100.0 * found.confidence
     )
 }

@@ -57,9 +57,12 @@ fn sizes__of_the_user_are_taken_or_refused_with_the_reason() {
     };
     assert_eq!(choose(&["--sizes", "64,0,8,64"]), Ok(vec![0, 8, 64]));
     for (words, why) in [
-        (&["--sizes", "101"][..], "no more than 100 bytes"),
+        (&["--sizes", "101"][..], "the largest size that can be measured is 100 bytes"),
         (&["--sizes", "0,8", "--verb", "write"], "at least 1 byte"),
-        (&["--rounds", "4"], "--rounds 4 is too small for an interval; use 5 or more"),
+        (
+            &["--rounds", "4"],
+            "--rounds 4 is too small to compute a confidence interval; use 5 or more",
+        ),
     ] {
         let error = choose(words).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
@@ -137,8 +140,8 @@ fn report__says_crossover_confidence_memory_and_place() {
     for part in [
         "a software adapter",
         "0.9000 0.8800 to 0.9200 faster",
-        "inline data is faster up to 64 bytes; 95 % interval 64 bytes to 256 bytes; the same \
-         result in 88 %",
+        "inline data is faster up to 64 bytes; 95 % interval 64 bytes to 256 bytes; 88 % of \
+         resamples of the rounds give the same result",
         "256        32768  mapping",
         "ConnectX-4 to ConnectX-6 in a server of 2016",
         "stored in /c/inline-rxe0: jobs will request 64 bytes",

@@ -97,7 +97,7 @@ fn look_at_pair(
     let subject = format!("{a} and {b}");
     let ways = [find_way(report, low, high), find_way(report, high, low)];
     let ports = match hosts[high].ports.as_str() {
-        "" => "all ports (FASTPATH_PORTS limits them)".to_owned(),
+        "" => "all ports (fewer if FASTPATH_PORTS is set)".to_owned(),
         ports => format!("the ports {ports}"),
     };
     match &ways {

@@ -1,7 +1,7 @@
-//! Options that have no effect on one node.
+//! Options that are accepted for compatibility.
 
 use super::OptionArguments::{self, Nothing, One, Two};
-use super::place::BY_HAND;
+use super::place::{BY_HAND, NODES};
 use super::{Opt, OptionEffect, row};
 
 const fn always(names: &'static str, takes: OptionArguments, help: &'static str) -> Opt {
@@ -28,9 +28,8 @@ pub const ALWAYS: &[Opt] = &[
     ),
 ];
 
-/// Reason for options about reaching other nodes.
-pub const NODES: &str = "all ranks start on this host";
-const NETWORK: &str = "ranks on one host communicate through shared memory";
+const NETWORK: &str =
+    "use FASTPATH_TRANSPORTS, FASTPATH_DEVICE or FASTPATH_INTERFACES to choose networks";
 const PARAMETERS: &str = "Fastpath has its own settings; `fastpath info` lists them";
 const RECOVERY: &str = "a failed rank ends the job";
 const DEBUGGER: &str =

@@ -61,8 +61,8 @@ fn agent__is_of_all_ranks() {
     let elsewhere = spec("--agent 2,2/4 --hostfile none a");
     assert_eq!(elsewhere.nodes, JobNodes::Agent(vec![2, 2]));
     assert!(error("--agent 2,2/1,2 a :: b").contains("are 4, but the job has 3 ranks"));
-    assert!(error("--agent 2,2/x a").contains("must be numbers of ranks"));
-    assert!(error("--agent 2,x -n 3 a").contains("must be numbers of ranks"));
+    assert!(error("--agent 2,2/x a").contains("must list the number of ranks"));
+    assert!(error("--agent 2,x -n 3 a").contains("must list the number of ranks"));
 }
 
 #[test]

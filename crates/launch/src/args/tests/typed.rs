@@ -61,7 +61,7 @@ const TYPED: &[(&str, &[usize], &str, usize)] = &[
     ("-n 2 -prepend-rank -print-all-exitcodes ./app", &[2], "./app", 0),
     ("-l -outfile-pattern out.%r -errfile-pattern err.%r -n 2 ./app", &[2], "./app", 0),
     ("-launcher ssh -iface eth0 -disable-auto-cleanup -n 2 ./app", &[2], "./app", 3),
-    ("-bootstrap fork -rmk slurm -verbose -n 2 ./app", &[2], "./app", 1),
+    ("-bootstrap fork -rmk slurm -verbose -n 2 ./app", &[2], "./app", 2),
     ("-configfile programs", &[1, 3], "first a b", 0),
     ("-usize INFINITE -n 1 ./spawner", &[1], "./spawner", 0),
     ("-n 2 -host localhost -wdir /tmp -path /opt/bin:/bin prog : -n 1 other", &[2, 1], "prog", 0),

@@ -109,7 +109,7 @@ impl JobWatch<'_> {
                     Ok(None) if !is_whole => continue,
                     Ok(_) => {
                         let host = peers.host(node);
-                        format!("mpiexec on host {host} cannot end the ranks of this host")
+                        format!("mpiexec on host {host} cannot end the ranks on that host")
                     }
                     Err(text) => text,
                 };
