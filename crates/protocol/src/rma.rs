@@ -19,7 +19,7 @@ pub use ask::{
 pub use atomic::add_masked;
 pub use blocks::{BLOCK_MAX, BLOCKS_MAX};
 pub use error::RmaError;
-pub use fastpath_transport::Block;
+pub use fastpath_transport::RemoteBlock;
 pub use fastpath_transport::remote::copy_mapped;
 pub use key::{KEY_WORDS, PACKED_BYTES, PackedKey, key_of_words, words_of_key};
 pub use locked::{ANSWER_HEAD, ANSWER_MOST, HeldWord};

@@ -8,7 +8,8 @@ mod remote;
 use common::*;
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{
-    ANSWER_MOST, AccessPath, Ask, Block, BufferState, HeldWord, RemoteKey, RmaError, TargetRequest,
+    ANSWER_MOST, AccessPath, Ask, BufferState, HeldWord, RemoteBlock, RemoteKey, RmaError,
+    TargetRequest,
 };
 use fastpath_segment::RankPhase;
 use fastpath_transport::sim::Conditions;
@@ -453,10 +454,11 @@ fn blocking__operations_wait_for_an_owner_that_carries_them_out() {
 }
 
 /// Returns blocks in 3,000 bytes: in ascending order with gaps, then before these, in one place and long.
-fn blocks() -> Vec<Block> {
-    let ascending = (0..40).map(|index| Block { offset: 200 + 24 * index, len: index % 7 + 1 });
+fn blocks() -> Vec<RemoteBlock> {
+    let ascending =
+        (0..40).map(|index| RemoteBlock { offset: 200 + 24 * index, len: index % 7 + 1 });
     let others = [(0, 4), (100, 1), (2000, 900), (1990, 10)];
-    ascending.chain(others.map(|(offset, len)| Block { offset, len })).collect()
+    ascending.chain(others.map(|(offset, len)| RemoteBlock { offset, len })).collect()
 }
 
 #[test]
@@ -464,7 +466,7 @@ fn blocks__of_a_region_are_written_and_read_by_every_path() {
     for (mut world, arena, way) in worlds() {
         let mut region = region(&mut world, 3000, 3, arena);
         let blocks = blocks();
-        let (before, sent) = (pattern(1, 3000), pattern(2, Block::total(&blocks) as usize));
+        let (before, sent) = (pattern(1, 3000), pattern(2, RemoteBlock::total(&blocks) as usize));
         region.fill(&before);
         let mut wanted = before.clone();
         let mut done = 0;
@@ -496,7 +498,7 @@ fn blocks__outside_of_the_region__are_refused_and_nothing_is_written() {
         let mut region = region(&mut world, 100, 8, arena);
         let before = pattern(4, 100);
         region.fill(&before);
-        let blocks = [Block { offset: 0, len: 4 }, Block { offset: 97, len: 4 }];
+        let blocks = [RemoteBlock { offset: 0, len: 4 }, RemoteBlock { offset: 97, len: 4 }];
         let sent = [FILL; 8];
         // SAFETY: nothing is posted.
         let put =
@@ -513,7 +515,8 @@ fn blocks__by_messages__share_messages() {
     let mut world = World::new(2, Conditions::default());
     let mut region = region(&mut world, 16 << 10, 8, false);
     assert_eq!(region.key.way(), AccessPath::Messages);
-    let blocks: Vec<Block> = (0..1000).map(|index| Block { offset: 16 * index, len: 4 }).collect();
+    let blocks: Vec<RemoteBlock> =
+        (0..1000).map(|index| RemoteBlock { offset: 16 * index, len: 4 }).collect();
     let mut buffer = pattern(5, 4000);
     // SAFETY: `buffer` lives until the flush.
     let put =

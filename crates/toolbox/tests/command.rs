@@ -254,7 +254,7 @@ fn explain__refuses_nonsense_and_says_what_was_expected() {
     let other = format!("{}/Cargo.toml", env!("CARGO_MANIFEST_DIR"));
     let cases: [(&[&str], &str); 4] = [
         (&several, "--device"),
-        (&["explain", "lspci", &other], "pass the output of `lspci -vv`"),
+        (&["explain", "lspci", &other], "run `lspci -vv` as root and pass its output"),
         (&["explain", "lspci", "/proc/none"], "/proc/none"),
         (&["explain", "device", "../etc"], "not a device name"),
     ];

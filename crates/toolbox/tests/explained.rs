@@ -230,17 +230,17 @@ fn prose__has_the_figures_of_the_model() {
         ),
         format!("3,020 MiB/s are {reported:.1} Gb/s"),
         format!(
-            "takes {} B, a write {}, a datagram {}",
+            "takes {} B, of a write {} B, of a datagram {} B",
             descriptor(Transport::Rc, Verb::Send),
             descriptor(Transport::Rc, Verb::Write),
             descriptor(Transport::Ud, Verb::Send)
         ),
-        format!("64 B more, {:.1} % of 4096 B", 64.0 / 4096.0 * 100.0),
+        format!("64 B more than a send, {:.1} % of 4096 B", 64.0 / 4096.0 * 100.0),
         format!("ticks every {:.0} ns", 1e9 / 3_579_545.0),
         format!("takes {:.0} ns for a datagram, and {:.0} once", takes(450.0), takes(520.0)),
         format!("A difference within {}, the uncertainty of usual tools,", percent(AGREES)),
         format!(
-            "{:.1} % of one-way writes, {:.1} % (x16) to {:.1} % (x1) of reads",
+            "{:.1} % of the rate of one-way writes, and {:.1} % (x16) to {:.1} % (x1) of the rate of reads",
             lost(write_rate, "2.0x8"),
             lost(read_rate, "2.0x16"),
             lost(read_rate, "2.0x1")

@@ -147,16 +147,16 @@ pub struct Remote {
 
 /// Consecutive bytes in a peer's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Block {
+pub struct RemoteBlock {
     /// Bytes from the address of a [`Remote`], or from the start of a region.
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
 }
 
-impl Block {
+impl RemoteBlock {
     /// Returns the number of bytes in `blocks`.
-    pub fn total(blocks: &[Block]) -> u64 {
+    pub fn total(blocks: &[RemoteBlock]) -> u64 {
         blocks.iter().map(|block| block.len).sum()
     }
 }
@@ -440,7 +440,7 @@ pub trait Endpoint: Connection {
     /// # Safety
     /// `to` is writable for the bytes of all blocks.
     unsafe fn get_blocks(
-        &mut self, to: *mut u8, from: Remote, blocks: &[Block],
+        &mut self, to: *mut u8, from: Remote, blocks: &[RemoteBlock],
     ) -> Result<(), RemoteError> {
         let mut done = 0;
         for block in blocks {
@@ -458,7 +458,7 @@ pub trait Endpoint: Connection {
     /// # Safety
     /// `from` is readable for the bytes of all blocks.
     unsafe fn put_blocks(
-        &mut self, from: *const u8, to: Remote, blocks: &[Block],
+        &mut self, from: *const u8, to: Remote, blocks: &[RemoteBlock],
     ) -> Result<(), RemoteError> {
         let mut done = 0;
         for block in blocks {

@@ -397,7 +397,7 @@ impl Lane {
     /// # Safety
     /// See [`Endpoint::get_blocks`].
     pub unsafe fn get_blocks(
-        &mut self, to: *mut u8, from: Remote, blocks: &[Block],
+        &mut self, to: *mut u8, from: Remote, blocks: &[RemoteBlock],
     ) -> Result<(), RemoteError> {
         let refused = Err(RemoteError::Unsupported);
         // SAFETY: BYTES: `to` is writable for the bytes of all blocks.
@@ -409,7 +409,7 @@ impl Lane {
     /// # Safety
     /// See [`Endpoint::put_blocks`].
     pub unsafe fn put_blocks(
-        &mut self, from: *const u8, to: Remote, blocks: &[Block],
+        &mut self, from: *const u8, to: Remote, blocks: &[RemoteBlock],
     ) -> Result<(), RemoteError> {
         let refused = Err(RemoteError::Unsupported);
         // SAFETY: BYTES: `from` is readable for the bytes of all blocks.

@@ -30,8 +30,8 @@ pub mod tcp;
 pub mod verbs;
 
 pub use contract::{
-    Address, Arrival, Block, Capabilities, Connection, Cost, Header, Method, Post, PostOutcome,
-    Remote, RemoteError,
+    Address, Arrival, Capabilities, Connection, Cost, Header, Method, Post, PostOutcome, Remote,
+    RemoteBlock, RemoteError,
 };
 pub use interfaces::Interfaces;
 pub use lane::Lane;

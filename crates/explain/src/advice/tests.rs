@@ -275,7 +275,7 @@ fn fields__that_cost_bandwidth_say_how_much() {
         CONNECTX.replace("NoSnoop-\n\t\t\tMaxPayload 256", "NoSnoop-\n\t\t\tMaxPayload 128");
     let made = explain(&subject(&small), &LinkOptions::default()).unwrap();
     // The share of data is 128/152 with the small payload and 256/280 with the large one.
-    assert!(find(&made, "payload").text.contains("8.6 % more"), "{made:?}");
+    assert!(find(&made, "payload").text.contains("at most 8.6 %"), "{made:?}");
     assert!(!ids(&made).contains(&"tags"));
     // A port above that supports no larger payload, and one that does.
     let mut below = subject(&small);

@@ -16,7 +16,7 @@ use fastpath_base::heap::may_fail;
 use fastpath_protocol::Worker;
 use fastpath_protocol::layout::Layout;
 use fastpath_protocol::rma::{
-    AccessPath, Ask, BLOCK_MAX, BLOCKS_MAX, Block, BufferState, RemoteKey, RmaError, Slots,
+    AccessPath, Ask, BLOCK_MAX, BLOCKS_MAX, BufferState, RemoteBlock, RemoteKey, RmaError, Slots,
     TargetRequest, copy_mapped,
 };
 use std::rc::Rc;
@@ -323,7 +323,7 @@ impl RmaTarget {
                     return self.transfer::<PUTS>(p, window, at, local.wrapping_add(start), len);
                 }
             }
-            blocks.push(Block { offset: self.offset_of(at), len: len as u64 });
+            blocks.push(RemoteBlock { offset: self.offset_of(at), len: len as u64 });
             if blocks.len() == BLOCKS_MAX {
                 // SAFETY: SPAN AND BUFFER.
                 unsafe {
@@ -342,7 +342,7 @@ impl RmaTarget {
     /// # Safety
     /// SPAN AND BUFFER: `local` has the bytes of all blocks, one after the other.
     unsafe fn transfer_blocks<const PUTS: bool>(
-        &self, p: &Process, window: &Window, blocks: &mut Vec<Block>, local: *mut u8,
+        &self, p: &Process, window: &Window, blocks: &mut Vec<RemoteBlock>, local: *mut u8,
     ) -> Result {
         if blocks.is_empty() {
             return Ok(());

@@ -32,7 +32,7 @@ use fastpath_base::clock;
 use fastpath_base::copy::copy;
 use fastpath_base::sync::Ordering;
 use fastpath_segment::{STATE_AWAKE, SegmentError};
-use fastpath_transport::{Block, Header, Post};
+use fastpath_transport::{Header, Post, RemoteBlock};
 
 const LINE: u32 = 64;
 /// Most bytes of a put or get. For more, one copy by the kernel is faster than two copies.
@@ -172,7 +172,7 @@ impl Worker {
     /// # Safety
     /// `from` is readable for the bytes of all blocks. The slots are mapped, as for [`Worker::ask_owner`].
     pub(super) unsafe fn ask_to_put_blocks(
-        &mut self, key: &mut RemoteKey, slots: &Slots, mut from: *const u8, blocks: &[Block],
+        &mut self, key: &mut RemoteKey, slots: &Slots, mut from: *const u8, blocks: &[RemoteBlock],
     ) -> Result<usize, RmaError> {
         let fits = blocks.iter().all(|block| blocks::fits_word(block) && block.len <= ASKED_MAX);
         if !fits || !key.asked.is_writable || self.is_crowded() || self.connect(key.peer).is_err() {

@@ -12,7 +12,7 @@ use crate::wire::{self, EAGER_LIMIT};
 use crate::worker::Worker;
 use fastpath_base::copy::copy;
 use fastpath_base::heap::may_fail;
-use fastpath_transport::{Block, Header, PostOutcome, RemoteError};
+use fastpath_transport::{Header, PostOutcome, RemoteBlock, RemoteError};
 
 /// Largest gap, in bytes, between blocks that the kernel reads in one piece. To look up another block costs the kernel
 /// about as much as to copy these bytes.
@@ -21,8 +21,8 @@ const GAP_MAX: u64 = 512;
 const HEAD: usize = size_of::<u64>();
 
 impl Worker {
-    /// Writes the bytes at `from` to blocks of a region, one after the other. See [`Worker::put_nbi`]. `slots`: slots of
-    /// the owner, which may write the blocks if only the kernel reaches its memory; as for [`Worker::ask_owner`].
+    /// Writes the bytes at `from` to blocks of a region, one after the other. See [`Worker::put_nbi`]. If only the
+    /// kernel reaches the memory, the owner may write the blocks, which it reads from its `slots`.
     ///
     /// # Errors
     /// See [`Worker::put_nbi`]. `OutOfBounds` for any block: nothing was written.
@@ -30,7 +30,8 @@ impl Worker {
     /// # Safety
     /// `from` is readable for the bytes of all blocks. If the result is `Pending`, this holds until a flush.
     pub unsafe fn put_blocks_nbi(
-        &mut self, key: &mut RemoteKey, slots: Option<&Slots>, from: *const u8, blocks: &[Block],
+        &mut self, key: &mut RemoteKey, slots: Option<&Slots>, from: *const u8,
+        blocks: &[RemoteBlock],
     ) -> Result<BufferState, RmaError> {
         // SAFETY: LOCAL BYTES: a put only reads them.
         unsafe { self.move_blocks::<true>(key, slots, from.cast_mut(), blocks) }
@@ -45,7 +46,7 @@ impl Worker {
     /// `to` is writable for the bytes of all blocks and has no other user. If the result is `Pending`, this holds
     /// until a flush.
     pub unsafe fn get_blocks_nbi(
-        &mut self, key: &mut RemoteKey, to: *mut u8, blocks: &[Block],
+        &mut self, key: &mut RemoteKey, to: *mut u8, blocks: &[RemoteBlock],
     ) -> Result<BufferState, RmaError> {
         // SAFETY: LOCAL BYTES holds for `to`, by this function's contract.
         unsafe { self.move_blocks::<false>(key, None, to, blocks) }
@@ -54,7 +55,8 @@ impl Worker {
     /// # Safety
     /// See LOCAL BYTES.
     unsafe fn move_blocks<const PUTS: bool>(
-        &mut self, key: &mut RemoteKey, slots: Option<&Slots>, local: *mut u8, blocks: &[Block],
+        &mut self, key: &mut RemoteKey, slots: Option<&Slots>, local: *mut u8,
+        blocks: &[RemoteBlock],
     ) -> Result<BufferState, RmaError> {
         self.admit(key, 0, 0)?;
         if let Some(block) = blocks.iter().find(|b| !key.holds(b.offset, b.len as usize)) {
@@ -64,7 +66,7 @@ impl Worker {
         if let (true, AccessPath::Kernel, Some(slots)) = (PUTS, key.way, slots) {
             // SAFETY: LOCAL BYTES. The slots live as long as the key.
             let asked = unsafe { self.ask_to_put_blocks(key, slots, local, blocks)? };
-            local = local.wrapping_add(Block::total(&blocks[..asked]) as usize);
+            local = local.wrapping_add(RemoteBlock::total(&blocks[..asked]) as usize);
             blocks = &blocks[asked..];
         }
         if key.way == AccessPath::Kernel {
@@ -84,7 +86,7 @@ impl Worker {
         if key.way == AccessPath::Messages && blocks.iter().all(blocks::fits_word) {
             let kind = if PUTS { OperationKind::Put } else { OperationKind::Get };
             let mut operation = RmaOperation::new(key, kind, 0, local, 0, self.rma.generation);
-            operation.len = Block::total(blocks) as usize;
+            operation.len = RemoteBlock::total(blocks) as usize;
             operation.blocks = blocks.to_vec();
             return self.start_operation(key.peer, operation);
         }
@@ -109,7 +111,7 @@ impl Worker {
     /// # Safety
     /// See LOCAL BYTES.
     unsafe fn copy_blocks_by_kernel<const PUTS: bool>(
-        &mut self, key: &RemoteKey, local: *mut u8, blocks: &[Block],
+        &mut self, key: &RemoteKey, local: *mut u8, blocks: &[RemoteBlock],
     ) -> Result<(), RemoteError> {
         let (lane, remote) = (&mut self.endpoints[key.peer].lane, key.remote(0));
         if PUTS {
@@ -118,7 +120,7 @@ impl Worker {
         }
         let runs = blocks::merge(blocks, GAP_MAX);
         let mut bytes = Vec::new();
-        let total = Block::total(&runs) as usize;
+        let total = RemoteBlock::total(&runs) as usize;
         let merges = runs.len() < blocks.len();
         if !merges || may_fail(|| bytes.try_reserve_exact(total)).is_err() {
             // SAFETY: LOCAL BYTES.
@@ -235,8 +237,8 @@ impl Worker {
         let count = (len - HEAD) / WORD;
         // SAFETY: `data` holds `len` bytes, and so `count` words.
         let blocks = (0..count).map(|index| unsafe { read_word(data, len, index) });
-        let blocks: Vec<Block> = blocks.collect::<Option<_>>()?;
-        let total = Block::total(&blocks);
+        let blocks: Vec<RemoteBlock> = blocks.collect::<Option<_>>()?;
+        let total = RemoteBlock::total(&blocks);
         if total > most.min(EAGER_LIMIT) as u64
             || u64::from(header.imm) != total
             || !self.may_reply_later(peer)
@@ -268,7 +270,7 @@ impl Worker {
 ///
 /// # Safety
 /// `data` is readable for `len` bytes.
-unsafe fn read_word(data: *const u8, len: usize, index: usize) -> Option<Block> {
+unsafe fn read_word(data: *const u8, len: usize, index: usize) -> Option<RemoteBlock> {
     let start = HEAD + index * WORD;
     let rest = len.checked_sub(start)?;
     // SAFETY: `data` holds `rest` bytes from `start` on.

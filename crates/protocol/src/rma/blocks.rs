@@ -1,6 +1,6 @@
 //! Blocks of a region in messages: a word for each block.
 
-use fastpath_transport::Block;
+use fastpath_transport::RemoteBlock;
 
 /// Largest block of [`crate::Worker::put_blocks_nbi`] and [`crate::Worker::get_blocks_nbi`], in bytes.
 pub const BLOCK_MAX: u64 = 4096;
@@ -14,22 +14,22 @@ const LEN_MASK: u64 = (1 << LEN_BITS) - 1;
 const _: () = assert!(BLOCK_MAX <= LEN_MASK);
 
 /// Returns whether a word can hold the block.
-pub(crate) fn fits_word(block: &Block) -> bool {
+pub(crate) fn fits_word(block: &RemoteBlock) -> bool {
     block.len <= BLOCK_MAX && block.offset <= u64::MAX >> LEN_BITS
 }
 
 /// Packs a block for which [`fits_word`] is true.
-pub(crate) fn pack_word(block: &Block) -> u64 {
+pub(crate) fn pack_word(block: &RemoteBlock) -> u64 {
     block.offset << LEN_BITS | block.len
 }
 
-pub(crate) fn unpack_word(word: u64) -> Block {
-    Block { offset: word >> LEN_BITS, len: word & LEN_MASK }
+pub(crate) fn unpack_word(word: u64) -> RemoteBlock {
+    RemoteBlock { offset: word >> LEN_BITS, len: word & LEN_MASK }
 }
 
-/// Returns how many of the first blocks, at least one, fit `room` bytes with their words, and the bytes of these words and
-/// blocks.
-pub(crate) fn fit(blocks: &[Block], room: usize) -> (usize, usize, usize) {
+/// Returns how many of the first blocks fit `room` bytes with their words, at least 1. Also returns the bytes of these
+/// words and of these blocks.
+pub(crate) fn fit(blocks: &[RemoteBlock], room: usize) -> (usize, usize, usize) {
     let (mut count, mut bytes) = (0, 0);
     for block in blocks {
         let more = bytes + block.len as usize;
@@ -42,8 +42,8 @@ pub(crate) fn fit(blocks: &[Block], room: usize) -> (usize, usize, usize) {
 }
 
 /// Merges blocks that follow each other with gaps of at most `gap` bytes into runs that include the gaps.
-pub(crate) fn merge(blocks: &[Block], gap: u64) -> Vec<Block> {
-    let mut runs: Vec<Block> = Vec::new();
+pub(crate) fn merge(blocks: &[RemoteBlock], gap: u64) -> Vec<RemoteBlock> {
+    let mut runs: Vec<RemoteBlock> = Vec::new();
     for block in blocks {
         if let Some(run) = runs.last_mut()
             && let Some(skipped) = block.offset.checked_sub(run.offset + run.len)
@@ -65,17 +65,17 @@ mod tests {
     #[test]
     fn word__holds_offset_and_length() {
         for (offset, len) in [(0, 0), (5, 1), (u64::MAX >> 13, BLOCK_MAX), (1 << 40, 4095)] {
-            let block = Block { offset, len };
+            let block = RemoteBlock { offset, len };
             assert!(fits_word(&block));
             assert_eq!(unpack_word(pack_word(&block)), block);
         }
-        assert!(!fits_word(&Block { offset: 1 << 51, len: 1 }));
-        assert!(!fits_word(&Block { offset: 0, len: BLOCK_MAX + 1 }));
+        assert!(!fits_word(&RemoteBlock { offset: 1 << 51, len: 1 }));
+        assert!(!fits_word(&RemoteBlock { offset: 0, len: BLOCK_MAX + 1 }));
     }
 
     #[test]
     fn fit__counts_words_and_bytes() {
-        let blocks = [4, 4, 100].map(|len| Block { offset: 0, len });
+        let blocks = [4, 4, 100].map(|len| RemoteBlock { offset: 0, len });
         assert_eq!(fit(&blocks, 24), (2, 16, 8));
         assert_eq!(fit(&blocks, 23), (1, 8, 4));
         assert_eq!(fit(&blocks, 1), (1, 8, 4));
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn merge__joins_ascending_blocks_with_small_gaps() {
-        let block = |offset, len| Block { offset, len };
+        let block = |offset, len| RemoteBlock { offset, len };
         let blocks = [block(0, 4), block(8, 4), block(12, 4), block(100, 4), block(50, 4)];
         let runs = [block(0, 16), block(100, 4), block(50, 4)];
         assert_eq!(merge(&blocks, 4), runs);

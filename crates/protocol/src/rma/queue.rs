@@ -5,7 +5,7 @@ use super::key::UnpackedKey;
 use super::locked::LockedOperation;
 use super::message::RegionOffset;
 use super::resolve::{AccessPath, RemoteKey};
-use fastpath_transport::{Block, Remote};
+use fastpath_transport::{Remote, RemoteBlock};
 use std::collections::VecDeque;
 
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ pub(crate) struct RmaOperation {
     /// Whether the buffer is in use until a flush.
     pub pending: bool,
     /// Blocks of the region, if there are several; `len` is then their sum.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<RemoteBlock>,
     /// Number of blocks that were posted.
     pub next: usize,
 }
@@ -72,10 +72,10 @@ impl RmaOperation {
 
     /// Splits the next block if it has more than `most` bytes.
     pub(crate) fn split_next(&mut self, most: u64) {
-        let Block { offset, len } = self.blocks[self.next];
+        let RemoteBlock { offset, len } = self.blocks[self.next];
         if len > most {
-            self.blocks[self.next] = Block { offset: offset + most, len: len - most };
-            self.blocks.insert(self.next, Block { offset, len: most });
+            self.blocks[self.next] = RemoteBlock { offset: offset + most, len: len - most };
+            self.blocks.insert(self.next, RemoteBlock { offset, len: most });
         }
     }
 
@@ -90,12 +90,12 @@ pub(crate) struct Reply {
     pub place: RegionOffset,
     pub len: u32,
     /// Blocks of the region, if there are several; `len` is then their sum.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<RemoteBlock>,
 }
 
 impl Reply {
-    pub fn of_blocks(token: u64, region: u64, blocks: Vec<Block>) -> Reply {
-        let len = Block::total(&blocks) as u32;
+    pub fn of_blocks(token: u64, region: u64, blocks: Vec<RemoteBlock>) -> Reply {
+        let len = RemoteBlock::total(&blocks) as u32;
         Reply { token, place: RegionOffset { region, offset: 0 }, len, blocks }
     }
 }

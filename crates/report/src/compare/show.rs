@@ -233,7 +233,7 @@ mod tests {
         let rule = Rule { statistic: Statistic::Median, threshold: 1.05, common_only: false };
         let text = format_changes(&compare(&[make_report()], &[make_report()], rule), rule);
         assert!(text.contains("median of each case"), "{text}");
-        assert!(text.contains("more than 5.0 %"), "{text}");
+        assert!(text.contains("exceeds 5.0 %"), "{text}");
         assert!(text.contains("one run per side"), "{text}");
         assert!(text.contains("4 compared, 0 worse, 0 not compared"), "{text}");
     }

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::domain::Domain;
-use crate::contract::{Block, Remote, RemoteError};
+use crate::contract::{Remote, RemoteBlock, RemoteError};
 use fastpath_base::sync::Ordering;
 use std::io;
 
@@ -168,7 +168,7 @@ const BLOCKS_MAX: usize = 1024;
 /// # Safety
 /// `to` is writable for the bytes of all blocks.
 pub unsafe fn read_blocks(
-    pid: libc::pid_t, to: *mut u8, addr: u64, blocks: &[Block],
+    pid: libc::pid_t, to: *mut u8, addr: u64, blocks: &[RemoteBlock],
 ) -> Result<(), i32> {
     copy_blocks(to, addr, blocks, |local, remote| {
         let count = remote.len() as libc::c_ulong;
@@ -185,7 +185,7 @@ pub unsafe fn read_blocks(
 /// # Safety
 /// `from` is readable for the bytes of all blocks.
 pub unsafe fn write_blocks(
-    pid: libc::pid_t, from: *const u8, addr: u64, blocks: &[Block],
+    pid: libc::pid_t, from: *const u8, addr: u64, blocks: &[RemoteBlock],
 ) -> Result<(), i32> {
     copy_blocks(from.cast_mut(), addr, blocks, |local, remote| {
         let count = remote.len() as libc::c_ulong;
@@ -196,7 +196,7 @@ pub unsafe fn write_blocks(
 
 /// Calls `copy` with the local side and up to [`BLOCKS_MAX`] blocks until all blocks are copied.
 fn copy_blocks(
-    local: *mut u8, addr: u64, blocks: &[Block],
+    local: *mut u8, addr: u64, blocks: &[RemoteBlock],
     mut copy: impl FnMut(&libc::iovec, &[libc::iovec]) -> isize,
 ) -> Result<(), i32> {
     let mut remote = Vec::with_capacity(blocks.len().min(BLOCKS_MAX));
@@ -208,7 +208,7 @@ fn copy_blocks(
                 .iter()
                 .map(|block| remote_part(addr.wrapping_add(block.offset), 0, block.len as usize)),
         );
-        let (mut rest, mut left) = (&mut remote[..], Block::total(blocks) as usize);
+        let (mut rest, mut left) = (&mut remote[..], RemoteBlock::total(blocks) as usize);
         while left != 0 {
             let here = libc::iovec { iov_base: local.cast(), iov_len: left };
             let moved = moved_bytes(copy(&here, rest))?;

@@ -322,7 +322,7 @@ impl Endpoint for ShmEndpoint {
     }
 
     unsafe fn get_blocks(
-        &mut self, to: *mut u8, from: Remote, blocks: &[Block],
+        &mut self, to: *mut u8, from: Remote, blocks: &[RemoteBlock],
     ) -> Result<(), RemoteError> {
         if from.rkey & KEY_ARENA != 0 {
             return Err(RemoteError::Unsupported);
@@ -334,7 +334,7 @@ impl Endpoint for ShmEndpoint {
     }
 
     unsafe fn put_blocks(
-        &mut self, from: *const u8, to: Remote, blocks: &[Block],
+        &mut self, from: *const u8, to: Remote, blocks: &[RemoteBlock],
     ) -> Result<(), RemoteError> {
         if to.rkey & KEY_ARENA != 0 {
             return Err(RemoteError::Unsupported);

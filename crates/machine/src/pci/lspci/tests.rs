@@ -198,7 +198,7 @@ fn text__of_something_else_is_refused_with_what_was_expected() {
     for (text, wanted) in cases {
         let said = parse(text).unwrap_err().to_string();
         assert!(said.contains(wanted), "{said}");
-        assert!(said.contains("pass the output of `lspci -vv`"), "{said}");
+        assert!(said.contains("run `lspci -vv` as root and pass its output"), "{said}");
     }
     let usb = "Bus 001 Device 001: ID 1d6b:0002 Linux Foundation 2.0 root hub\n";
     assert!(matches!(parse(usb), Err(e) if e.to_string().contains("not output of lspci")));
