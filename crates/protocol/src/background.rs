@@ -11,7 +11,7 @@ use crate::wire::{self, Offer};
 use crate::worker::Worker;
 pub use crate::worker::background::Background;
 use fastpath_base::clock;
-use fastpath_base::sync::{Ordering, spin_loop};
+use fastpath_base::sync::spin_loop;
 use fastpath_base::wait;
 use fastpath_segment::CallWord;
 use std::time::Duration;
@@ -172,7 +172,7 @@ impl Worker {
     }
 
     fn polls_on(&self, polls: u32, since_ns: &mut u64) -> bool {
-        if self.job.header().awake.load(Ordering::Relaxed) >= self.wait.processors {
+        if !self.has_free_processor() {
             return false;
         }
         if !polls.is_multiple_of(POLLS_PER_CLOCK) {

@@ -138,6 +138,11 @@ impl Worker {
         self.job.header().awake.load(Ordering::Relaxed) > self.wait.processors
     }
 
+    /// Returns whether fewer ranks are awake on this node than it has processors.
+    pub(crate) fn has_free_processor(&self) -> bool {
+        self.job.header().awake.load(Ordering::Relaxed) < self.wait.processors
+    }
+
     /// Makes progress until `done` returns true, and does not call `done` again. `focus` is the peer whose message is
     /// awaited, if there is exactly one. While no other operation is under way, most polls are of that peer alone.
     ///

@@ -92,7 +92,7 @@ fn deed() -> impl Strategy<Value = HostileAction> {
         4 => (any::<bool>(), 0_i32..2, 0_usize..2000).prop_map(|(any, tag, room)| HostileAction::Recv { any, tag, room }),
         3 => (0_usize..2000, any::<bool>()).prop_map(|(len, synchronous)| HostileAction::Send { len, synchronous }),
         1 => Just(HostileAction::Cancel),
-        6 => (0_u8..24, 0_u32..3, 0_u16..600, key(), payload)
+        6 => (0_u8..25, 0_u32..3, 0_u16..600, key(), payload)
             .prop_map(|(id, imm, aux, key, payload)| HostileAction::Forge { id, imm, aux, key, payload }),
         4 => (size(), early(), (0_u8..5, any::<u8>()), any::<u32>(), 0_usize..600).prop_map(
             |(total, early, (offer, index), request, len)| HostileAction::Announce { total, early, offer: [offer, index], request, len }

@@ -294,15 +294,14 @@ impl RmaTarget {
     fn note_moved(
         &self, window: &Window, moved: std::result::Result<BufferState, RmaError>,
     ) -> Result {
-        let moved = moved.map_err(|e| error::explain(window, self.rank, e))?;
         // SAFETY: SPAN AND BUFFER: the key lives as long as the window.
         let way = unsafe { (*self.key).way() };
-        if moved == BufferState::Pending
-            || !matches!(way, AccessPath::LoadStore | AccessPath::Kernel)
-        {
+        let is_direct = matches!(way, AccessPath::LoadStore | AccessPath::Kernel);
+        // After an error, parts may be under way.
+        if moved != Ok(BufferState::Done) || !is_direct {
             window.note_pending(self.rank);
         }
-        Ok(())
+        moved.map(drop).map_err(|e| error::explain(window, self.rank, e))
     }
 
     /// Writes or reads elements at the target. They are packed at `local`. Short blocks are moved many at a time.

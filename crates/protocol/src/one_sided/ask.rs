@@ -178,8 +178,12 @@ impl Worker {
         if !fits || !key.asked.is_writable || self.is_crowded() || self.connect(key.peer).is_err() {
             return Ok(0);
         }
-        let wait_ns = match self.owner_is_awake(key.peer) {
-            true if !key.asked.is_due() => return Ok(0),
+        let awake = self.owner_is_awake(key.peer);
+        // A sleeping owner needs a processor: without a free one, its wake-up costs more than the system call.
+        if !key.asked.is_due() || (!awake && !self.has_free_processor()) {
+            return Ok(0);
+        }
+        let mut wait_ns = match awake {
             true => WAIT_NS,
             false => (blocks.len() as u64 * BLOCK_NS).min(WAKE_MAX_NS),
         };
@@ -204,9 +208,12 @@ impl Worker {
             let index = slots.index(self.rank, 0);
             let told = self.tell_owner(key.peer, slots, index, use_of(held));
             if !(told && self.await_owner(slot, key.peer, wait_ns)) && slot.take_back() {
-                key.asked.note(false);
+                if told {
+                    key.asked.note(false);
+                }
                 return Ok(done);
             }
+            wait_ns = WAIT_NS;
             let written = self.await_end(slot, key.peer)?;
             slot.leave();
             if !written {

@@ -3,7 +3,7 @@
 //! **LOCAL BYTES.** The contract of `post` holds for the local bytes of all blocks, which follow each other.
 #![allow(unsafe_code)]
 
-use crate::rma::blocks::{self, BLOCK_MAX, WORD};
+use crate::rma::blocks::{self, BLOCK_MAX, BLOCKS_MAX, WORD};
 use crate::rma::error::RmaError::{PeerGone, Withdrawn};
 use crate::rma::queue::{OperationKind, Reply, RmaOperation};
 use crate::rma::resolve::{AccessPath, RemoteKey};
@@ -20,6 +20,9 @@ const GAP_MAX: u64 = 512;
 /// Bytes before the words of blocks in a message: the id of the region.
 const HEAD: usize = size_of::<u64>();
 
+/// Largest number of blocks in a request. A peer splits at most one block of a call.
+const COUNT_MAX: usize = BLOCKS_MAX + 1;
+
 impl Worker {
     /// Writes the bytes at `from` to blocks of a region, one after the other. See [`Worker::put_nbi`]. If only the
     /// kernel reaches the memory, the owner may write the blocks, which it reads from its `slots`.
@@ -28,7 +31,8 @@ impl Worker {
     /// See [`Worker::put_nbi`]. `OutOfBounds` for any block: nothing was written.
     ///
     /// # Safety
-    /// `from` is readable for the bytes of all blocks. If the result is `Pending`, this holds until a flush.
+    /// `from` is readable for the bytes of all blocks. If the result is `Pending`, this holds until a flush. The slots
+    /// are mapped, and belong to the owner of the key.
     pub unsafe fn put_blocks_nbi(
         &mut self, key: &mut RemoteKey, slots: Option<&Slots>, from: *const u8,
         blocks: &[RemoteBlock],
@@ -64,10 +68,15 @@ impl Worker {
         }
         let (mut local, mut blocks) = (local, blocks);
         if let (true, AccessPath::Kernel, Some(slots)) = (PUTS, key.way, slots) {
-            // SAFETY: LOCAL BYTES. The slots live as long as the key.
+            // SAFETY: LOCAL BYTES. The slots are mapped, by the contract of `put_blocks_nbi`.
             let asked = unsafe { self.ask_to_put_blocks(key, slots, local, blocks)? };
             local = local.wrapping_add(RemoteBlock::total(&blocks[..asked]) as usize);
             blocks = &blocks[asked..];
+            if blocks.is_empty() {
+                return Ok(BufferState::Done);
+            }
+            // The request made progress, so the lane may have changed.
+            self.admit(key, 0, 0)?;
         }
         if key.way == AccessPath::Kernel {
             // SAFETY: LOCAL BYTES.
@@ -235,14 +244,14 @@ impl Worker {
         // SAFETY: `data` holds `len` bytes.
         let region = unsafe { wire::read::<u64>(data, len) }?;
         let count = (len - HEAD) / WORD;
+        if count == 0 || count > COUNT_MAX || !self.may_reply_later(peer) {
+            return None;
+        }
         // SAFETY: `data` holds `len` bytes, and so `count` words.
         let blocks = (0..count).map(|index| unsafe { read_word(data, len, index) });
         let blocks: Vec<RemoteBlock> = blocks.collect::<Option<_>>()?;
         let total = RemoteBlock::total(&blocks);
-        if total > most.min(EAGER_LIMIT) as u64
-            || u64::from(header.imm) != total
-            || !self.may_reply_later(peer)
-        {
+        if total > most.min(EAGER_LIMIT) as u64 || u64::from(header.imm) != total {
             return None;
         }
         self.rma.counters.served += 1;
@@ -252,17 +261,13 @@ impl Worker {
         Some(())
     }
 
-    /// Packs the bytes of a reply's blocks; `None` if a block is not inside the region.
-    pub(super) fn pack_blocks(&self, reply: &Reply) -> Option<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(reply.len as usize);
-        for block in &reply.blocks {
-            let from = self.rma.regions.locate(reply.place.region, block.offset, block.len)?;
-            let (start, len) = (bytes.len(), block.len as usize);
-            bytes.resize(start + len, 0);
-            // SAFETY: the region has `len` bytes from `from` on, and so has the vector from `start` on.
-            unsafe { copy(bytes[start..].as_mut_ptr(), from, len) };
-        }
-        Some(bytes)
+    /// Returns address and length of each block of a reply; `None` if a block is not inside the region.
+    pub(super) fn locate_blocks(&self, reply: &Reply) -> Option<Vec<(*mut u8, usize)>> {
+        let region = self.rma.regions.find(reply.place.region)?;
+        let address = |block: &RemoteBlock| {
+            Some((region.address(block.offset, block.len)?, block.len as usize))
+        };
+        reply.blocks.iter().map(address).collect()
     }
 }
 
@@ -276,5 +281,5 @@ unsafe fn read_word(data: *const u8, len: usize, index: usize) -> Option<RemoteB
     // SAFETY: `data` holds `rest` bytes from `start` on.
     let word = unsafe { wire::read::<u64>(data.wrapping_add(start), rest) }?;
     let block = blocks::unpack_word(word);
-    (block.len <= BLOCK_MAX).then_some(block)
+    (1..=BLOCK_MAX).contains(&block.len).then_some(block)
 }

@@ -67,7 +67,11 @@ impl Worker {
                 OperationState::Complete if operation.pending => return Ok(BufferState::Pending),
                 OperationState::Complete => return Ok(BufferState::Done),
                 OperationState::Waits => {}
-                OperationState::Gone => return Err(PeerGone),
+                OperationState::Gone => {
+                    // An answer to a part that was posted must find no destination.
+                    self.fail_remote(peer);
+                    return Err(PeerGone);
+                }
             }
         }
         self.rma.counters.queued += 1;
@@ -300,10 +304,15 @@ impl Worker {
                 self.post_packed(peer, header, len, |to| unsafe { copy(to, from, len) })
             })
         } else {
-            let packed = self.pack_blocks(reply);
-            packed.map(|bytes| {
-                // SAFETY: `to` has space for `len` bytes, which `bytes` holds.
-                self.post_packed(peer, header, len, |to| unsafe { copy(to, bytes.as_ptr(), len) })
+            let found = self.locate_blocks(reply);
+            found.map(|blocks| {
+                self.post_packed(peer, header, len, |mut to| {
+                    for (from, len) in blocks {
+                        // SAFETY: `to` has space for all blocks, and the region has `len` bytes from `from` on.
+                        unsafe { copy(to, from, len) };
+                        to = to.wrapping_add(len);
+                    }
+                })
             })
         };
         let Some(post) = post else {

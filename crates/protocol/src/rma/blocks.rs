@@ -15,7 +15,7 @@ const _: () = assert!(BLOCK_MAX <= LEN_MASK);
 
 /// Returns whether a word can hold the block.
 pub(crate) fn fits_word(block: &RemoteBlock) -> bool {
-    block.len <= BLOCK_MAX && block.offset <= u64::MAX >> LEN_BITS
+    (1..=BLOCK_MAX).contains(&block.len) && block.offset <= (u64::MAX >> LEN_BITS) - BLOCK_MAX
 }
 
 /// Packs a block for which [`fits_word`] is true.
@@ -64,13 +64,14 @@ mod tests {
 
     #[test]
     fn word__holds_offset_and_length() {
-        for (offset, len) in [(0, 0), (5, 1), (u64::MAX >> 13, BLOCK_MAX), (1 << 40, 4095)] {
+        for (offset, len) in [(5, 1), ((u64::MAX >> 13) - BLOCK_MAX, BLOCK_MAX), (1 << 40, 4095)] {
             let block = RemoteBlock { offset, len };
             assert!(fits_word(&block));
             assert_eq!(unpack_word(pack_word(&block)), block);
         }
         assert!(!fits_word(&RemoteBlock { offset: 1 << 51, len: 1 }));
         assert!(!fits_word(&RemoteBlock { offset: 0, len: BLOCK_MAX + 1 }));
+        assert!(!fits_word(&RemoteBlock { offset: 0, len: 0 }));
     }
 
     #[test]

@@ -251,3 +251,41 @@ fn copy_all(len: usize, mut copy_rest: impl FnMut(usize) -> isize) -> Result<(),
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    /// Copies blocks by a call that moves at most `most` bytes, and never all of its blocks.
+    fn copy_in_parts(blocks: &[RemoteBlock], most: usize) -> Result<Vec<(usize, usize)>, i32> {
+        let mut moved = Vec::new();
+        copy_blocks(std::ptr::null_mut(), 1000, blocks, |local, remote| {
+            let mut left = most;
+            for part in remote {
+                let len = part.iov_len.min(left);
+                if len != 0 {
+                    moved.push((part.iov_base.addr(), len));
+                }
+                left -= len;
+            }
+            assert!(remote.len() <= BLOCKS_MAX && local.iov_len != 0);
+            (most - left) as isize
+        })?;
+        Ok(moved)
+    }
+
+    #[test]
+    fn blocks__that_the_kernel_copies_in_parts__are_copied_once() {
+        let block = |offset, len| RemoteBlock { offset, len };
+        let blocks = [block(0, 5), block(100, 3), block(50, 4)];
+        assert_eq!(copy_in_parts(&blocks, 100).unwrap(), [(1000, 5), (1100, 3), (1050, 4)]);
+        let parts = [(1000, 4), (1004, 1), (1100, 3), (1050, 4)];
+        assert_eq!(copy_in_parts(&blocks, 4).unwrap(), parts);
+        let parts = [(1000, 5), (1100, 1), (1101, 2), (1050, 4)];
+        assert_eq!(copy_in_parts(&blocks, 6).unwrap(), parts);
+        assert_eq!(copy_in_parts(&blocks, 0), Err(libc::EFAULT));
+        let many: Vec<RemoteBlock> = (0..3000).map(|index| block(10 * index, 1)).collect();
+        assert_eq!(copy_in_parts(&many, usize::MAX).unwrap().len(), 3000);
+    }
+}
