@@ -232,7 +232,8 @@ fn describe_rounding((index, column): (usize, &Column)) -> Option<String> {
     ))
 }
 
-/// Columns in which the step of a clock may show: times, and in unknown tables any possible time.
+/// Lists the columns whose values may show the step of a clock: columns with a unit of time and, in tables of unknown
+/// tools, columns without a unit. Parameters and derived values are left out.
 fn collect_candidates(tables: &[ParsedTable]) -> Vec<ClockCandidate> {
     let mut all = Vec::new();
     for (t, table) in tables.iter().enumerate() {

@@ -71,7 +71,8 @@ pub struct Agent {
 
 impl Agent {
     /// Finds the engine that started this process, and exchanges rank addresses with the other agents. `counts` holds
-    /// the number of ranks of each node, `processors` is that of this node, and `limit` bounds the job's time.
+    /// the number of ranks of each node, `processors` is the number of processors of this node, and `limit` bounds the
+    /// job's time.
     ///
     /// # Errors
     /// There is no engine, the number of agents differs, no port is free, or an agent has another version.

@@ -11,8 +11,9 @@ use crate::worker::Worker;
 use fastpath_base::copy::{copy, copy_small};
 
 impl Worker {
-    /// Takes arrivals of a posted receive's source by the fast path until the receive has completed. Returns whether it
-    /// has completed. The loop ends, because each arrival completes a posted receive.
+    /// Takes arrivals from the source of a posted receive by the fast path. Returns true once that receive has
+    /// completed, and false if the fast path does not apply or finds no arrival that it can take. The loop ends,
+    /// because each arrival taken completes a posted receive.
     ///
     /// # Safety
     /// The receive is posted.

@@ -137,7 +137,8 @@ pub fn find_in_cases(cases: &[Case], boundaries: &[Boundary]) -> Vec<(CaseKey, C
     found
 }
 
-/// Whether the step vanishes if both medians move to the ends of their intervals that reduce it most.
+/// Whether the step may be noise: each median is replaced by the end of its confidence interval that makes the step
+/// smaller, and the rest is at most `STEP_MAX`. Also true if an interval is unknown.
 fn is_in_noise(near: &Case, far: &Case, factor: f64) -> bool {
     let ends = |case: &Case| {
         let [low, high] = find_quantile_interval(&case.samples, 0.5)?;

@@ -64,7 +64,8 @@ pub struct JobHeader {
     pub outside: Agreement,
     /// Choice of named algorithms of collective calls, which must be equal on all ranks.
     pub collectives: Agreement,
-    /// Number of address cards that ranks of other nodes share, including a card that is being written.
+    /// Number of stored address cards of ranks of other nodes, including a card that is being written. Ranks whose
+    /// addresses differ only in the port can use the same card.
     pub cards: CacheLine<AtomicU32>,
     /// Number of leading places whose pair regions were backed before the ranks started.
     pub ahead: CacheLine<AtomicU32>,

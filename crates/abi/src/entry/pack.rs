@@ -15,7 +15,8 @@ unsafe fn advance<C: Count>(
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let at = unsafe { load(position)? };
-    // A position is at most the buffer size, which has the same width.
+    // The conversion cannot fail: the new position is at most the buffer size, which the caller passed in an integer of
+    // type `C`.
     let next = C::from_i64_or_undefined(step(at.to_i64())?);
     // SAFETY: ARGUMENTS.
     unsafe { store(position, next) }

@@ -126,7 +126,7 @@ pub unsafe fn t_event_handle_free(
     event_registration: usize, user_data: *mut c_void, free_cb_function: usize,
 ) -> Result<()> {
     event::close(event_registration)?;
-    // SAFETY: the address is null, or that of a function of that type, which the tool expects to be called.
+    // SAFETY: the caller passes null or the address of a `FreeCallback`, and expects that function to be called here.
     unsafe {
         if let Some(function) = transmute::<usize, Option<FreeCallback>>(free_cb_function) {
             function(event_registration, event::FREE_SAFETY, user_data);

@@ -121,7 +121,8 @@ fn genuine_numbers_without_headings__betray_nothing_that_is_not_so() {
                 assert!(bare.steps.is_empty(), "{name}: {bare:?}");
                 for unit in &bare.units {
                     let of = |i: usize| table.columns[i].unit().filter(|u| u.ns.is_none());
-                    // A product is symmetric: either of the two columns may be the bandwidth.
+                    // If the relation is bandwidth * time = size, its factors cannot be told apart without headings, so
+                    // the column taken for the time may be the bandwidth.
                     let by_time = unit.by_time.then(|| of(unit.other)).flatten();
                     let known = of(unit.bandwidth).or(by_time).map_or("", |u| u.name);
                     let expected: &[units::Base] = match known {

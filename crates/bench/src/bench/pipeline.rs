@@ -114,7 +114,9 @@ impl Pipelines {
         }
     }
 
-    /// Finds or adds the pipeline between two processors in their current state.
+    /// Returns the pipeline that was measured between two processors at about their present cache-line time. If there
+    /// is none, searches for a pipeline and adds it. Once `SEARCHES` pipelines are known, takes any known pipeline
+    /// between the two processors instead, if there is one.
     fn find(&mut self, pair: [usize; 2]) -> Option<usize> {
         let lines = measure_lines(pair, LINES, LINE_BATCH_NS).ok()?;
         let line = summarize(&lines)?.min;

@@ -32,8 +32,9 @@ pub enum Activity {
 }
 
 impl Activity {
-    /// Removes the library's own threads from the count. These threads make no MPI call while they sleep. The first
-    /// thread of the process is never one of them.
+    /// Subtracts the library's `own` threads from the number of sleeping threads. The result counts the threads that
+    /// could make an MPI call, which the library's threads do not while they sleep. It is at least 1, because the
+    /// process's first thread never belongs to the library.
     fn without(self, own: usize) -> Activity {
         match self {
             Activity::Asleep { threads, ticks } if threads > 1 => {

@@ -36,8 +36,8 @@ impl Job {
                 let card = network::describe_inherited(config, reach, &listener)?;
                 (listener, Some(card))
             }
-            // An intermediate program has closed the socket. The port of the socket is not published yet, so a new
-            // socket can replace it.
+            // No usable socket was inherited, for example because a program between launcher and rank closed it. No
+            // port of this rank is published yet, so the rank can open a new socket.
             _ if !is_told => {
                 let (listener, card) = network::open(config, reach, self.node_place().0)?;
                 (listener, Some(card))

@@ -91,7 +91,8 @@ fn names__that_are_not_there_are_unknown() {
 #[test]
 fn windows__are_named() {
     let mut bytes = part(1, &[(10, Point::Put, 8)]);
-    // The point's number, followed by the number of the first name, from 1 on.
+    // In an event, the byte at offset 8 is the number of the point, and the next bytes are the number of the window's
+    // name. Names count from 1, so 1 is the first name.
     bytes[FRONT + RING_HEADER_BYTES + 9] = 1;
     let text = read(&bytes);
     let expected =

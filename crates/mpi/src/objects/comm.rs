@@ -179,7 +179,8 @@ impl Comm {
         self.remote_group.as_deref().unwrap_or(&self.group)
     }
 
-    /// Returns the peer rank of the process of rank `world` in the world, or `world` if it is not a member.
+    /// Returns the rank in the peer group of the process with world rank `world`. If the process is not in that group,
+    /// returns `world`.
     pub fn peer_rank(&self, world: u32) -> i32 {
         let ranks = self.peer_group().world_ranks();
         ranks.iter().position(|&rank| rank == world).map_or(world as i32, |rank| rank as i32)

@@ -183,7 +183,8 @@ pub(super) struct Stream {
     pub write: u64,
     pub read: u64,
     pub left: u64,
-    /// Number of finished writes and reads: a pair has one of each, unless one has no bytes.
+    /// Number of finished writes plus finished reads. The stream consists of pairs of one write and one read; if
+    /// `write` or `read` is 0, each pair has only the other.
     pub halves: u64,
     pub completed: u64,
     pub first: Option<u64>,

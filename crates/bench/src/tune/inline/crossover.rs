@@ -60,7 +60,8 @@ pub(super) fn find(sizes: &[u32], times: &[Times]) -> Finding {
     }
 }
 
-/// Returns the number of sizes, from the first, to send inline for the least time in these rounds.
+/// Returns how many of the smallest sizes should be sent inline: the number for which the given rounds take the least
+/// time. If several are equally good, returns the largest.
 fn find_limit(logs: &[Vec<f64>], rounds: &[usize]) -> usize {
     let mut sums = vec![0.0; logs.first().map_or(0, Vec::len)];
     for &round in rounds {

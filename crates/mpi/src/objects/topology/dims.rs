@@ -121,7 +121,8 @@ impl Search {
         }
     }
 
-    /// Returns the largest factor of a better solution. If no factor is chosen yet, `next` is the smallest factor.
+    /// Returns the largest value that a factor may have in a solution better than `best`. The bound depends on the
+    /// smallest factor: the first chosen one or, if none is chosen yet, `next`.
     fn limit(&self, next: i32) -> i64 {
         let smallest = self.path.first().copied().unwrap_or(next);
         i64::from(smallest) + self.spread - 1

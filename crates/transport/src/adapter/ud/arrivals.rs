@@ -86,7 +86,8 @@ impl Core {
         }
     }
 
-    /// Accepts a datagram; returns true if the caller must not return its buffer, which stays in use or was returned.
+    /// Accepts a datagram. Returns false if the caller must give the datagram's buffer back to `receives`. Returns true
+    /// if the buffer was kept for the message or was given back already.
     fn accept(&mut self, number: u32, completion: &Wc, now: u64) -> bool {
         let len = (completion.byte_len as usize).min(self.receives.len());
         let at = self.receives.locate(number).0.wrapping_add(GRH);
