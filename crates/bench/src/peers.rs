@@ -217,9 +217,10 @@ pub fn find_remedy(peer: &str, error: &str) -> Option<String> {
     let path = error.strip_prefix("cannot run ")?.split_once(": No such file")?.0;
     path.ends_with("cc").then(|| {
         format!(
-            "the compiler wrapper {path} does not exist; for a peer with the standard ABI (MPICH \
-             5, Intel MPI) pass the wrapper of Fastpath: --peer {peer}=FASTPATH_MPICC,ITS_MPIEXEC \
-             --peer-env {peer}:LD_LIBRARY_PATH=ITS_LIB"
+            "the compiler wrapper {path} does not exist; if {peer} has the standard MPI ABI (as \
+             MPICH 5 and Intel MPI do), use Fastpath's mpicc with the mpiexec and the libraries of \
+             {peer}: --peer {peer}=<path of Fastpath's mpicc>,<path of {peer}'s mpiexec> \
+             --peer-env {peer}:LD_LIBRARY_PATH=<folder of {peer}'s libraries>"
         )
     })
 }

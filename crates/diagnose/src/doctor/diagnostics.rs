@@ -118,9 +118,9 @@ impl Diagnostics {
 
     fn look_at_library(&mut self, library: &Libraries, devices: &[Device]) {
         if let Some(problem) = &library.problem {
-            let (what, remedy) = problem
-                .split_once("; ")
-                .unwrap_or((problem, "remove this cause, then run `fastpath doctor` again"));
+            let unnamed = "correct the problem that the diagnostic describes, then run `fastpath \
+                           doctor` again";
+            let (what, remedy) = problem.split_once("; ").unwrap_or((problem, unnamed));
             // Without a device the library is not needed.
             let severity = if devices.is_empty() { Severity::Note } else { Severity::Trouble };
             self.add_as(severity, "library", "libibverbs", values!(what, remedy));

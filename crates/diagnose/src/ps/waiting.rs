@@ -45,7 +45,7 @@ fn describe_waits(ranks: &[RankWaits]) -> String {
         let named = ranks[rank].named.as_deref()?;
         let peers: Vec<String> = named.iter().map(u32::to_string).collect();
         Some(match peers.len() {
-            0 => format!("rank {rank} waits for no particular rank"),
+            0 => format!("rank {rank} waits, and it is not known which rank will end the wait"),
             1 => format!("rank {rank} waits for rank {}", peers[0]),
             _ => format!("rank {rank} waits for ranks {}", peers.join(", ")),
         })

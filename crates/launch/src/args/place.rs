@@ -9,7 +9,8 @@ use fastpath_base::topology::{CpuSet, Level};
 /// Reason, for the notice, why options that name a file for the placement of ranks have no effect.
 pub const BY_HAND: &str = "use --bind-to user:LIST to place ranks by hand";
 /// Reason for options about choosing, reaching or preparing hosts.
-pub const NODES: &str = "Fastpath has no such setting for hosts";
+pub const NODES: &str =
+    "Fastpath does not support options of this kind for choosing, reaching or preparing hosts";
 
 /// Finds a kind of place by any of its names.
 pub fn find_level(name: &str) -> Option<Level> {

@@ -101,10 +101,12 @@ variables! {
         "one-sided operations of peers that this process performed";
     counter "rma_puts" Windows RmaCounter::Puts,
         "puts to windows, except those of up to 48 bytes by load and store";
-    counter "rma_bytes_put" Windows RmaCounter::PutBytes, "bytes of the puts that rma_puts counts";
+    counter "rma_bytes_put" Windows RmaCounter::PutBytes,
+        "number of bytes written by the put operations that are included in rma_puts";
     counter "rma_gets" Windows RmaCounter::Gets,
         "gets from windows, except those of up to 48 bytes by load and store";
-    counter "rma_bytes_got" Windows RmaCounter::GotBytes, "bytes of the gets that rma_gets counts";
+    counter "rma_bytes_got" Windows RmaCounter::GotBytes,
+        "number of bytes read by the get operations that are included in rma_gets";
     counter "rma_accumulates" Windows RmaCounter::Accumulates,
         "MPI_Accumulate, MPI_Get_accumulate and their forms with a request";
     counter "rma_atomics" Windows RmaCounter::Atomics, "MPI_Fetch_and_op and MPI_Compare_and_swap";

@@ -18,8 +18,9 @@ pub(super) const RECORD: Record = Record {
         PeerPlace::Node if case.shared => {
             case.check_copies()?;
             Err(format!(
-                "used only if the receiver's memory is shared, the sender's memory is not, and {} \
-                 B or more of the message are left to send; 1 MiB then takes {:.1} us",
+                "used only if three conditions hold: the receiver's memory is shared, the sender's \
+                 memory is not shared, and at least {} B of the message remain to be sent after \
+                 the RTS. By this protocol, a message of 1 MiB takes {:.1} us",
                 case.thresholds.direct,
                 case.far_us(Protocol::Put)
             ))

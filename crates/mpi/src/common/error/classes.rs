@@ -161,7 +161,7 @@ classes! {
     MPI_T_ERR_NOT_ACCESSIBLE, "the tool interface is not accessible", "";
     MPI_T_ERR_NOT_INITIALIZED, "the tool interface is not initialised", "call MPI_T_init_thread \
         first";
-    MPI_T_ERR_NOT_SUPPORTED, "the tool interface does not support this", "";
+    MPI_T_ERR_NOT_SUPPORTED, "the tool interface does not support the requested operation", "";
     MPI_T_ERR_MEMORY, "out of memory", "";
     MPI_T_ERR_INVALID, "invalid use of the tool interface", "";
     MPI_T_ERR_INVALID_INDEX, "invalid index of the tool interface", "";
