@@ -45,6 +45,7 @@ static void check_attributes(void)
     SAME(other, (rank + ranks - 1) % ranks);
     OK(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_WTIME_IS_GLOBAL, &value, &flag));
     SAME(flag, 1);
+    SAME(flag ? *value : -1, !are_apart());
     OK(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_IO, &value, &flag));
     OK(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_UNIVERSE_SIZE, &value, &flag));
     if (flag)

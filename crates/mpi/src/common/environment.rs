@@ -11,8 +11,8 @@ pub struct Environment {
     pub host: Cell<i32>,
     /// Rank that can do input and output (`MPI_IO`): `MPI_ANY_SOURCE`, because any rank can.
     pub io: Cell<i32>,
-    /// 1, also in jobs on several nodes. `MPI_Wtime` reads `CLOCK_MONOTONIC`, which the ranks of one node share; clocks
-    /// of different nodes are not synchronised.
+    /// 1 if all ranks are on one node, else 0. `MPI_Wtime` reads `CLOCK_MONOTONIC`, which the ranks of a node share;
+    /// the clocks of different nodes are not synchronised.
     pub wtime_is_global: Cell<i32>,
     /// Number of this program on the launcher's command line, or `None` without a launcher.
     pub appnum: Cell<Option<i32>>,

@@ -187,6 +187,8 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
     }
     p.environment.appnum.set(job.appnum().map(|number| number as i32));
     p.environment.universe_size.set(Some(job.universe_size() as i32));
+    let has_one_clock = (0..job.present()).all(|rank| job.is_node_peer(rank));
+    p.environment.wtime_is_global.set(i32::from(has_one_clock));
     register_predefined(p);
     describe_job(p, job, level)?;
     crate::p2p::slow::install(p);
