@@ -24,8 +24,9 @@ use fastpath_base::sync::Ordering;
 
 /// Kept bytes are returned after this many polls without an arrival, if no reply in them is unread.
 const QUIET_MOST: u32 = 64;
-/// Shortest message, in bytes, whose space is kept. Shorter messages are faster in a few lines of their own area.
-const KEEP_MIN: u32 = 2048;
+/// Shortest message, in bytes, whose space is kept. Exchanges of shorter messages are faster in a few lines of their own
+/// area (`docs/performance.md`, *Large messages*).
+const KEEP_MIN: u32 = 512;
 
 impl Tx {
     #[inline]
