@@ -24,7 +24,7 @@ use fastpath_base::sync::Ordering;
 
 /// Kept bytes are returned after this many polls without an arrival, if no reply in them is unread.
 const QUIET_MOST: u32 = 64;
-/// Shortest message, in bytes, whose space is kept. Exchanges of shorter messages are faster in a few lines of their own
+/// Shortest message, in bytes, whose space is kept. Shorter messages are exchanged faster in a few lines of their own
 /// area (`docs/performance.md`, *Large messages*).
 const KEEP_MIN: u32 = 512;
 
