@@ -5,14 +5,15 @@ use crate::coll::choose::*;
 use crate::coll::fabric::{Fabric, drive};
 use crate::coll::simulator::{run, run_on};
 use crate::coll::{allgather, alltoall, barrier, bcast, gather, scatter, vector};
-use crate::coll_choice::{ALLGATHER, ALLGATHERV, BCAST, GATHER, SCATTER};
+use crate::coll_choice::{ALLGATHER, ALLGATHERV, BARRIER, BCAST, GATHER, SCATTER};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[test]
 fn barrier__releases_no_rank_before_all_have_entered() {
     for mode in [Mode::Eager, Mode::Rendezvous] {
-        for (ranks, how) in (3..=17).flat_map(|n| [(n, Barrier::Flat), (n, Barrier::Dissemination)])
-        {
+        let on_one_host =
+            BARRIER.all.iter().map(|&(how, _)| how).filter(|&how| how != Barrier::Nodes);
+        for (how, ranks) in on_one_host.flat_map(|how| (3..=17).map(move |ranks| (how, ranks))) {
             let inside = AtomicU32::new(0);
             let seen = run(ranks, mode, |f| {
                 inside.fetch_add(1, Ordering::SeqCst);
