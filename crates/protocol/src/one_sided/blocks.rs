@@ -19,7 +19,6 @@ use fastpath_transport::{Header, PostOutcome, RemoteBlock, RemoteError};
 const GAP_MAX: u64 = 512;
 /// Bytes before the words of blocks in a message: the id of the region.
 const HEAD: usize = size_of::<u64>();
-
 /// Largest number of blocks in a request. A peer splits at most one block of a call.
 const COUNT_MAX: usize = BLOCKS_MAX + 1;
 
@@ -182,7 +181,8 @@ impl Worker {
                 self.post_put(peer, header, HEAD + words + bytes, bytes, pack)
             }
             false => {
-                self.post_get(peer, (wire::REMOTE_GET_BLOCKS, bytes), local, HEAD + words, pack)
+                let request = (wire::REMOTE_GET_BLOCKS, bytes as u32);
+                self.post_request(peer, request, (local, bytes), HEAD + words, pack)
             }
         };
         if !matches!(posted, PostOutcome::NoResource | PostOutcome::PeerGone) {
@@ -191,7 +191,8 @@ impl Worker {
         posted
     }
 
-    /// Writes the bytes of a peer's put to the blocks. Returns `None` for a violation of the protocol.
+    /// Writes the bytes of a peer's put to the blocks. Counts the put as refused if it is not valid or a block is not in
+    /// exposed memory. Returns `None` if the message has no region.
     pub(super) fn serve_put_blocks(
         &mut self, peer: u32, header: Header, data: *const u8, len: usize,
     ) -> Option<()> {

@@ -220,68 +220,56 @@ impl Worker {
         posted
     }
 
-    /// Posts a message of `payload` bytes that requests `len` bytes for `to`.
-    pub(super) fn post_get(
-        &mut self, peer: u32, (id, len): (u8, usize), to: *mut u8, payload: usize,
+    /// Posts a request of `payload` bytes, whose answer has `len` bytes for `to`. `request`: id and `imm` of its header.
+    pub(super) fn post_request(
+        &mut self, peer: u32, request: (u8, u32), (to, len): (*mut u8, usize), payload: usize,
         pack: impl FnOnce(*mut u8),
     ) -> PostOutcome {
         if self.remote_peer(peer).answers >= ANSWERS_MOST {
             return PostOutcome::NoResource;
         }
         let token = self.rma.landings.insert(ReplyTarget { peer, to, len });
-        let header = Header::new(id, len as u32, token);
+        let header = Header::new(request.0, request.1, token);
         let post = self.post_packed(peer, header, payload, pack);
         self.note_question(peer, token, as_posted(post, len))
     }
 
     fn post_question(&mut self, peer: u32, operation: &RmaOperation) -> PostOutcome {
-        if self.remote_peer(peer).answers >= ANSWERS_MOST {
-            return PostOutcome::NoResource;
-        }
         let (to, rest) = operation.rest();
         let (place, mut change) = (operation.place(), [0_u64; 4]);
         (change[0], change[1]) = (place.region, place.offset);
-        let (id, imm, len, payload) = match operation.kind {
+        let (request, len, payload) = match operation.kind {
             OperationKind::Atomic { operation, operand, compare } => {
                 (change[2], change[3]) = (operand, compare);
-                (wire::REMOTE_ATOMIC, operation, 8, size_of::<AtomicChange>())
+                ((wire::REMOTE_ATOMIC, operation), 8, size_of::<AtomicChange>())
             }
             _ => {
                 let len = rest.min(self.remote_part(peer));
-                (wire::REMOTE_GET, len as u32, len, size_of::<RegionOffset>())
+                ((wire::REMOTE_GET, len as u32), len, size_of::<RegionOffset>())
             }
         };
-        let token = self.rma.landings.insert(ReplyTarget { peer, to, len });
-        let header = Header::new(id, imm, token);
-        // SAFETY: `change` has at least `payload` bytes.
-        let post = unsafe {
-            let endpoint = &mut self.endpoints[peer];
-            endpoint.post_short(header, change.as_ptr().cast(), payload)
-        };
-        self.note_question(peer, token, as_posted(post, len))
+        self.post_request(peer, request, (to, len), payload, |to| {
+            // SAFETY: `post_packed` gives `to` space, and `change` has at least `payload` bytes.
+            unsafe { copy(to, change.as_ptr().cast(), payload) };
+        })
     }
 
     fn post_change(
         &mut self, peer: u32, operation: &RmaOperation, asked: LockedOperation,
     ) -> PostOutcome {
-        if self.remote_peer(peer).answers >= ANSWERS_MOST {
-            return PostOutcome::NoResource;
-        }
         let (to, len) = operation.rest();
-        let token = self.rma.landings.insert(ReplyTarget { peer, to, len });
-        let header = Header::new(wire::REMOTE_CHANGE, asked.sizes(len), token);
+        let request = (wire::REMOTE_CHANGE, asked.sizes(len));
         let change =
             LockedChange { place: operation.place(), lock: asked.lock, change: asked.change };
         let (from, given) = asked.given;
         let skip = size_of::<LockedChange>();
-        let post = self.post_packed(peer, header, skip + given, |to| {
+        self.post_request(peer, request, (to, len), skip + given, |to| {
             // SAFETY: `post_packed` gives `to` space, and the given bytes are readable until the answer.
             unsafe {
                 to.cast::<LockedChange>().write_unaligned(change);
                 copy(to.add(skip), from, given);
             }
-        });
-        self.note_question(peer, token, as_posted(post, len))
+        })
     }
 
     fn note_question(&mut self, peer: u32, token: u64, posted: PostOutcome) -> PostOutcome {
