@@ -191,8 +191,8 @@ impl Worker {
         posted
     }
 
-    /// Writes the bytes of a peer's put to the blocks. Counts the put as refused if it is not valid or a block is not in
-    /// exposed memory. Returns `None` if the message has no region.
+    /// Writes the bytes of a peer's put to the blocks. A put that is not valid, or that has a block outside exposed
+    /// memory, counts as refused. Returns `None` if the message has no region.
     pub(super) fn serve_put_blocks(
         &mut self, peer: u32, header: Header, data: *const u8, len: usize,
     ) -> Option<()> {

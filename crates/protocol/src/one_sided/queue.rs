@@ -220,7 +220,8 @@ impl Worker {
         posted
     }
 
-    /// Posts a request of `payload` bytes, whose answer has `len` bytes for `to`. `request`: id and `imm` of its header.
+    /// Posts a request of `payload` bytes, whose answer has `len` bytes for `to`. `request` is the id and `imm` of its
+    /// header.
     pub(super) fn post_request(
         &mut self, peer: u32, request: (u8, u32), (to, len): (*mut u8, usize), payload: usize,
         pack: impl FnOnce(*mut u8),
