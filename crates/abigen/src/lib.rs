@@ -7,6 +7,7 @@
 pub mod asserts;
 pub mod consts;
 pub mod exports;
+pub mod fortran;
 pub mod header;
 mod interop;
 pub mod model;
