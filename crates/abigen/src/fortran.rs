@@ -2,7 +2,9 @@
 
 mod interface;
 mod rules;
+mod shims;
 
 pub use interface::{
     Argument, ArgumentKind, Array, ElementCount, IntegerKind, Intent, Interface, interfaces,
 };
+pub use shims::{VERSION_SCRIPT, emit_shims};

@@ -1,0 +1,199 @@
+//! Handles, LOGICALs, indices and error codes between Fortran and C.
+#![allow(unsafe_code)]
+
+use crate::library;
+use crate::section::Refusal;
+use crate::shims::ffi;
+use core::ffi::c_int;
+
+/// Value that stands for no index and no count.
+const UNDEFINED: c_int = -32_766;
+
+macro_rules! handles {
+    ($($from:ident $to:ident = $fromint:ident $toint:ident;)*) => {
+        $(
+            /// C handle of an INTEGER.
+            #[inline(always)]
+            pub fn $from(value: c_int) -> usize {
+                if library::is_ours() {
+                    return value as u32 as usize;
+                }
+                library::set_up();
+                // SAFETY: the conversion takes any value.
+                unsafe { ffi::$fromint(value) }
+            }
+
+            /// INTEGER of a C handle.
+            #[inline(always)]
+            pub fn $to(handle: usize) -> c_int {
+                if library::is_ours() {
+                    return handle as c_int;
+                }
+                library::set_up();
+                // SAFETY: the conversion takes any handle.
+                unsafe { ffi::$toint(handle) }
+            }
+        )*
+    };
+}
+
+handles! {
+    comm_from comm_to = PMPI_Comm_fromint PMPI_Comm_toint;
+    datatype_from datatype_to = PMPI_Type_fromint PMPI_Type_toint;
+    errhandler_from errhandler_to = PMPI_Errhandler_fromint PMPI_Errhandler_toint;
+    file_from file_to = PMPI_File_fromint PMPI_File_toint;
+    group_from group_to = PMPI_Group_fromint PMPI_Group_toint;
+    info_from info_to = PMPI_Info_fromint PMPI_Info_toint;
+    message_from message_to = PMPI_Message_fromint PMPI_Message_toint;
+    op_from op_to = PMPI_Op_fromint PMPI_Op_toint;
+    request_from request_to = PMPI_Request_fromint PMPI_Request_toint;
+    session_from session_to = PMPI_Session_fromint PMPI_Session_toint;
+    win_from win_to = PMPI_Win_fromint PMPI_Win_toint;
+}
+
+/// Handles that fit on the stack.
+const FEW: usize = 16;
+
+/// An array of handles, widened for C.
+pub struct Handles {
+    few: [usize; FEW],
+    many: Vec<usize>,
+    length: usize,
+}
+
+impl Handles {
+    /// Converts `length` handles by `from`. A negative length makes an empty array: C reports the error.
+    ///
+    /// # Safety
+    /// `values` is valid for reads of `length` handles, or `length` is at most 0.
+    #[inline]
+    pub unsafe fn read(values: *const c_int, length: c_int, from: impl Fn(c_int) -> usize) -> Self {
+        let length = usize::try_from(length).unwrap_or(0);
+        let mut all = Self { few: [0; FEW], many: Vec::new(), length };
+        if length > FEW {
+            all.many = vec![0; length];
+        }
+        for (index, handle) in all.slice().iter_mut().enumerate() {
+            // SAFETY: by this function's contract.
+            *handle = from(unsafe { *values.add(index) });
+        }
+        all
+    }
+
+    fn slice(&mut self) -> &mut [usize] {
+        if self.length > FEW { &mut self.many } else { &mut self.few[..self.length] }
+    }
+
+    /// Address of the handles.
+    #[inline]
+    pub fn address(&mut self) -> *mut usize {
+        self.slice().as_mut_ptr()
+    }
+
+    /// Stores the handles back, by `to`.
+    ///
+    /// # Safety
+    /// `values` is valid for writes of as many handles as were read.
+    #[inline]
+    pub unsafe fn write(&mut self, values: *mut c_int, to: impl Fn(usize) -> c_int) {
+        for (index, handle) in self.slice().iter().enumerate() {
+            // SAFETY: by this function's contract.
+            unsafe { *values.add(index) = to(*handle) };
+        }
+    }
+}
+
+/// An array of LOGICALs for C, 0 or 1 each. Bit 0 tells .TRUE. from .FALSE. with every compiler.
+///
+/// # Safety
+/// `values` is valid for reads of `length` values, or `length` is at most 0.
+pub unsafe fn logicals(values: *const c_int, length: c_int) -> Vec<c_int> {
+    // SAFETY: by this function's contract.
+    (0..usize::try_from(length).unwrap_or(0)).map(|i| unsafe { *values.add(i) } & 1).collect()
+}
+
+/// Counts an index from 1.
+///
+/// # Safety
+/// `index` is valid for reads and writes.
+pub unsafe fn raise_index(index: *mut c_int) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        if *index != UNDEFINED {
+            *index += 1;
+        }
+    }
+}
+
+/// Counts the indices of completed requests from 1. `length` is MPI_UNDEFINED if there are none.
+///
+/// # Safety
+/// `indices` is valid for reads and writes of `length` indices, if that is positive.
+pub unsafe fn raise_indices(indices: *mut c_int, length: c_int) {
+    for index in 0..usize::try_from(length).unwrap_or(0) {
+        // SAFETY: by this function's contract.
+        unsafe { *indices.add(index) += 1 };
+    }
+}
+
+/// Stores the error code, unless the caller left `ierror` out.
+///
+/// # Safety
+/// `ierror` is null or valid for writes.
+#[inline(always)]
+pub unsafe fn store_error(ierror: *mut c_int, code: c_int) {
+    if !ierror.is_null() {
+        // SAFETY: by this function's contract.
+        unsafe { *ierror = code };
+    }
+}
+
+/// Object whose error handler gets an error.
+pub enum Scope {
+    /// A communicator's INTEGER.
+    Comm(c_int),
+    /// A window's INTEGER.
+    Win(c_int),
+    /// A file's INTEGER.
+    File(c_int),
+}
+
+/// Class of an error about a buffer.
+const ERR_BUFFER: c_int = 1;
+/// The communicator to which errors without another object belong.
+pub const COMM_SELF: c_int = 258;
+
+/// Raises the error for a buffer that `function` cannot take, and returns its code.
+#[cold]
+pub fn refuse(function: &str, argument: &str, scope: Scope, refusal: Refusal) -> c_int {
+    let text = match refusal {
+        Refusal::UnknownDescriptor => format!(
+            "{function}: {argument} has an array descriptor of a compiler that this library does not know: \
+             use module mpi, or gfortran or flang"
+        ),
+        Refusal::NoDatatype => format!(
+            "{function}: {argument} is an array section that is not contiguous, which this call cannot take: \
+             pass a contiguous array, or make a datatype for the section"
+        ),
+        Refusal::OtherElements => format!(
+            "{function}: {argument} is an array section that is not contiguous, and count and datatype do not \
+             describe its elements: pass the datatype of its elements, or a contiguous array"
+        ),
+    };
+    let text = text.into_bytes().into_iter().chain([0]).collect::<Vec<u8>>();
+    let mut code = ERR_BUFFER;
+    // SAFETY: addresses of local variables; the text ends with a zero byte.
+    unsafe {
+        let mut added = 0;
+        if ffi::PMPI_Add_error_code(ERR_BUFFER, &mut added) == 0 {
+            code = added;
+            ffi::PMPI_Add_error_string(added, text.as_ptr().cast_mut().cast());
+        }
+        match scope {
+            Scope::Comm(comm) => ffi::PMPI_Comm_call_errhandler(comm_from(comm), code),
+            Scope::Win(win) => ffi::PMPI_Win_call_errhandler(win_from(win), code),
+            Scope::File(file) => ffi::PMPI_File_call_errhandler(file_from(file), code),
+        };
+    }
+    code
+}

@@ -1,0 +1,92 @@
+//! The C library below: whether it is Fastpath's, and what it is told about Fortran.
+#![allow(unsafe_code)]
+
+use crate::shims::ffi;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU8, Ordering};
+use std::sync::Once;
+
+const UNKNOWN: u8 = 0;
+const OURS: u8 = 1;
+const OTHER: u8 = 2;
+
+static KIND: AtomicU8 = AtomicU8::new(UNKNOWN);
+static SET_UP: Once = Once::new();
+
+/// Most bytes of the version text (MPI_MAX_LIBRARY_VERSION_STRING).
+const MAX_VERSION: usize = 8192;
+
+/// Whether the C library is known to be Fastpath's. Its handles are the INTEGERs of Fortran, extended with zeros.
+#[inline(always)]
+pub fn is_ours() -> bool {
+    // Relaxed: the value depends on nothing else, and an old one only takes the slower way.
+    KIND.load(Ordering::Relaxed) == OURS
+}
+
+/// Looks at the C library and describes Fortran's types to it, once.
+#[cold]
+pub fn set_up() {
+    SET_UP.call_once(|| {
+        let mut text = [0_u8; MAX_VERSION + 1];
+        let mut length: c_int = 0;
+        // SAFETY: the buffer has the size that the standard requires.
+        let code = unsafe { ffi::PMPI_Get_library_version(text.as_mut_ptr().cast(), &mut length) };
+        let is_ours = code == 0 && text.starts_with(b"Fastpath ");
+        // Relaxed: see `is_ours`.
+        KIND.store(if is_ours { OURS } else { OTHER }, Ordering::Relaxed);
+        describe_fortran();
+    });
+}
+
+/// Sets the sizes of Fortran's types and the values of LOGICAL (MPI 5.0, section 20.4). Another Fortran layer may have
+/// set them before: the C library then keeps those.
+fn describe_fortran() {
+    let (yes, no): (c_int, c_int) = (1, 0);
+    let mut info = 0;
+    // SAFETY: addresses of local variables and of strings that end with a zero byte. These functions may be called
+    // before MPI is initialised.
+    unsafe {
+        let (yes, no) = ((&raw const yes).cast_mut().cast(), (&raw const no).cast_mut().cast());
+        ffi::PMPI_Abi_set_fortran_booleans(size_of::<c_int>() as c_int, yes, no);
+        if ffi::PMPI_Info_create(&mut info) != 0 {
+            return;
+        }
+        for (key, value) in FORTRAN_TYPES {
+            ffi::PMPI_Info_set(
+                info,
+                key.as_ptr().cast_mut().cast(),
+                value.as_ptr().cast_mut().cast(),
+            );
+        }
+        ffi::PMPI_Abi_set_fortran_info(info);
+        ffi::PMPI_Info_free(&mut info);
+    }
+}
+
+/// Sizes in bytes of the default kinds, and which optional types compilers have. No compiler that is tested has a REAL of 2
+/// bytes in every release.
+const FORTRAN_TYPES: [(&core::ffi::CStr, &core::ffi::CStr); 23] = [
+    (c"mpi_logical_size", c"4"),
+    (c"mpi_integer_size", c"4"),
+    (c"mpi_real_size", c"4"),
+    (c"mpi_double_precision_size", c"8"),
+    (c"mpi_logical1_supported", c"true"),
+    (c"mpi_logical2_supported", c"true"),
+    (c"mpi_logical4_supported", c"true"),
+    (c"mpi_logical8_supported", c"true"),
+    (c"mpi_logical16_supported", c"true"),
+    (c"mpi_integer1_supported", c"true"),
+    (c"mpi_integer2_supported", c"true"),
+    (c"mpi_integer4_supported", c"true"),
+    (c"mpi_integer8_supported", c"true"),
+    (c"mpi_integer16_supported", c"true"),
+    (c"mpi_real2_supported", c"false"),
+    (c"mpi_real4_supported", c"true"),
+    (c"mpi_real8_supported", c"true"),
+    (c"mpi_real16_supported", c"true"),
+    (c"mpi_complex4_supported", c"false"),
+    (c"mpi_complex8_supported", c"true"),
+    (c"mpi_complex16_supported", c"true"),
+    (c"mpi_complex32_supported", c"true"),
+    (c"mpi_double_complex_supported", c"true"),
+];

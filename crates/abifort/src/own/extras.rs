@@ -1,0 +1,195 @@
+//! Procedures that C does not have: predefined callbacks, comparison of handles, conversion of statuses, sizes.
+#![allow(unsafe_code, non_snake_case)]
+
+use crate::convert::store_error;
+use core::ffi::{c_int, c_void};
+
+macro_rules! copy_callbacks {
+    ($value:ty: $($null:ident $dup:ident $delete:ident;)*) => {
+        $(
+            /// Copies no attribute.
+            ///
+            /// # Safety
+            /// ARGUMENTS
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $null(
+                _object: *mut c_int, _keyval: *mut c_int, _state: *mut $value, _value: *mut $value,
+                _new: *mut $value, flag: *mut c_int, ierror: *mut c_int,
+            ) {
+                // SAFETY: ARGUMENTS.
+                unsafe {
+                    *flag = 0;
+                    store_error(ierror, 0);
+                }
+            }
+
+            /// Copies the value.
+            ///
+            /// # Safety
+            /// ARGUMENTS
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $dup(
+                _object: *mut c_int, _keyval: *mut c_int, _state: *mut $value, value: *mut $value,
+                new: *mut $value, flag: *mut c_int, ierror: *mut c_int,
+            ) {
+                // SAFETY: ARGUMENTS.
+                unsafe {
+                    *new = *value;
+                    *flag = 1;
+                    store_error(ierror, 0);
+                }
+            }
+
+            /// Does nothing when an attribute is deleted.
+            ///
+            /// # Safety
+            /// ARGUMENTS
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $delete(
+                _object: *mut c_int, _keyval: *mut c_int, _value: *mut $value, _state: *mut $value,
+                ierror: *mut c_int,
+            ) {
+                // SAFETY: ARGUMENTS.
+                unsafe { store_error(ierror, 0) };
+            }
+        )*
+    };
+}
+
+copy_callbacks! { i64:
+    mpi_comm_null_copy_fn_ mpi_comm_dup_fn_ mpi_comm_null_delete_fn_;
+    mpi_type_null_copy_fn_ mpi_type_dup_fn_ mpi_type_null_delete_fn_;
+    mpi_win_null_copy_fn_ mpi_win_dup_fn_ mpi_win_null_delete_fn_;
+}
+copy_callbacks! { c_int: mpi_null_copy_fn_ mpi_dup_fn_ mpi_null_delete_fn_; }
+
+macro_rules! null_conversions {
+    ($($name:ident $count:ty;)*) => {
+        $(
+            /// Stands for no conversion: recognised by its address, never called.
+            ///
+            /// # Safety
+            /// ARGUMENTS
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(
+                _user: *mut c_void, _datatype: *mut c_int, _count: *mut $count, _file: *mut c_void,
+                _position: *mut i64, _state: *mut i64, ierror: *mut c_int,
+            ) {
+                // SAFETY: ARGUMENTS.
+                unsafe { store_error(ierror, 0) };
+            }
+        )*
+    };
+}
+
+null_conversions! { mpi_conversion_fn_null_ c_int; mpi_conversion_fn_null_c_ i64; }
+
+macro_rules! comparisons {
+    ($($equal:ident $unequal:ident)*) => {
+        $(
+            /// Whether two handles are equal.
+            ///
+            /// # Safety
+            /// ARGUMENTS
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $equal(one: *const c_int, other: *const c_int) -> c_int {
+                // SAFETY: ARGUMENTS.
+                unsafe { c_int::from(*one == *other) }
+            }
+
+            /// Whether two handles differ.
+            ///
+            /// # Safety
+            /// ARGUMENTS
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $unequal(one: *const c_int, other: *const c_int) -> c_int {
+                // SAFETY: ARGUMENTS.
+                unsafe { c_int::from(*one != *other) }
+            }
+        )*
+    };
+}
+
+comparisons! {
+    mpifp_comm_eq_ mpifp_comm_ne_ mpifp_datatype_eq_ mpifp_datatype_ne_
+    mpifp_errhandler_eq_ mpifp_errhandler_ne_ mpifp_file_eq_ mpifp_file_ne_
+    mpifp_group_eq_ mpifp_group_ne_ mpifp_info_eq_ mpifp_info_ne_
+    mpifp_message_eq_ mpifp_message_ne_ mpifp_op_eq_ mpifp_op_ne_
+    mpifp_request_eq_ mpifp_request_ne_ mpifp_session_eq_ mpifp_session_ne_
+    mpifp_win_eq_ mpifp_win_ne_
+}
+
+/// Bytes of a status.
+const STATUS_BYTES: usize = 32;
+
+macro_rules! status_copies {
+    ($($name:ident)*) => {
+        $(
+            /// Copies a status: both forms have the same layout.
+            ///
+            /// # Safety
+            /// ARGUMENTS
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(from: *const u8, to: *mut u8, ierror: *mut c_int) {
+                // SAFETY: ARGUMENTS. The two may be one variable.
+                unsafe {
+                    core::ptr::copy(from, to, STATUS_BYTES);
+                    store_error(ierror, 0);
+                }
+            }
+        )*
+    };
+}
+
+status_copies! {
+    mpi_status_f2f08_ mpi_status_f2f08_f08_ pmpi_status_f2f08_ pmpi_status_f2f08_f08_
+    mpi_status_f082f_ mpi_status_f082f_f08_ pmpi_status_f082f_ pmpi_status_f082f_f08_
+}
+
+macro_rules! sync_registers {
+    ($($name:ident)*) => {
+        $(
+            /// Does nothing: the call keeps the compiler from moving accesses to the buffer across it.
+            ///
+            /// # Safety
+            /// ARGUMENTS
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(_buffer: *mut c_void) {}
+        )*
+    };
+}
+
+sync_registers! {
+    mpi_f_sync_reg_ mpi_f_sync_reg_f08ts_ mpi_f_sync_reg_fts_
+    pmpi_f_sync_reg_ pmpi_f_sync_reg_f08ts_ pmpi_f_sync_reg_fts_
+}
+
+macro_rules! sizes {
+    ($($name:ident = $bytes:literal;)*) => {
+        $(
+            /// Size of a variable of one type, in bytes (MPI_Sizeof).
+            ///
+            /// # Safety
+            /// ARGUMENTS
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(_x: *const c_void, size: *mut c_int, ierror: *mut c_int) {
+                // SAFETY: ARGUMENTS.
+                unsafe {
+                    *size = $bytes;
+                    store_error(ierror, 0);
+                }
+            }
+        )*
+    };
+}
+
+sizes! {
+    mpifp_sizeof_integer1_ = 1; mpifp_sizeof_integer2_ = 2; mpifp_sizeof_integer4_ = 4;
+    mpifp_sizeof_integer8_ = 8; mpifp_sizeof_integer16_ = 16;
+    mpifp_sizeof_logical1_ = 1; mpifp_sizeof_logical2_ = 2; mpifp_sizeof_logical4_ = 4;
+    mpifp_sizeof_logical8_ = 8; mpifp_sizeof_logical16_ = 16;
+    mpifp_sizeof_real2_ = 2; mpifp_sizeof_real3_ = 2; mpifp_sizeof_real4_ = 4; mpifp_sizeof_real8_ = 8;
+    mpifp_sizeof_real10_ = 16; mpifp_sizeof_real16_ = 16;
+    mpifp_sizeof_complex2_ = 4; mpifp_sizeof_complex3_ = 4; mpifp_sizeof_complex4_ = 8;
+    mpifp_sizeof_complex8_ = 16; mpifp_sizeof_complex10_ = 32; mpifp_sizeof_complex16_ = 32;
+}

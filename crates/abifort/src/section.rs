@@ -1,0 +1,415 @@
+//! Choice buffers of module `mpi_f08`: C descriptors of arrays, perhaps not contiguous (MPI 5.0, section 19.1.12).
+//!
+//! A section of an array stands for one contiguous array of its elements in array element order. A blocking call gets a
+//! copy. A call that ends later gets a datatype that describes the elements where they are.
+#![allow(unsafe_code)]
+
+use crate::convert::datatype_from;
+use crate::shims::ffi;
+use core::ffi::{c_int, c_void};
+
+/// Versions of descriptors whose layout is the one below: gfortran; flang 16 to 18; flang 19 and later.
+const VERSIONS: [c_int; 3] = [1, 20_180_515, 20_240_719];
+const MAX_RANK: usize = 15;
+
+/// `CFI_cdesc_t`. The standard fixes the first three fields; the others are the same in all `VERSIONS`.
+#[repr(C)]
+pub struct Descriptor {
+    base: *mut c_void,
+    element_bytes: usize,
+    version: c_int,
+    rank: i8,
+    /// Type and attribute, whose order differs between compilers.
+    _compiler: [u8; 3],
+    dimensions: [Dimension; MAX_RANK],
+}
+
+/// `CFI_dim_t`: the lower bound of a choice buffer has no meaning.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Dimension {
+    _lower_bound: isize,
+    /// Number of elements; -1 in the last dimension of an array of assumed size.
+    extent: isize,
+    /// Bytes from one element to the next.
+    stride: isize,
+}
+
+/// Why a buffer cannot be passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The compiler's descriptors have another layout.
+    UnknownDescriptor,
+    /// No datatype can describe the section in this call.
+    NoDatatype,
+    /// The message has gaps, ends within an element, or is larger than the section.
+    OtherElements,
+}
+
+/// Address of a buffer that can be passed as it is: the whole of it is contiguous.
+///
+/// # Safety
+/// `descriptor` points to a descriptor.
+#[inline(always)]
+pub unsafe fn contiguous(descriptor: *const Descriptor) -> Option<*mut c_void> {
+    // SAFETY: by this function's contract. A compiler with another layout has at least version and rank in its memory,
+    // and `dimensions` is read only for a rank of the right layout.
+    unsafe {
+        let version = (*descriptor).version;
+        if version != VERSIONS[0] && version != VERSIONS[2] {
+            return is_contiguous(descriptor).then(|| (*descriptor).base);
+        }
+        let plain = match (*descriptor).rank {
+            0 => true,
+            1 => (*descriptor).dimensions[0].stride == (*descriptor).element_bytes as isize,
+            _ => is_contiguous(descriptor),
+        };
+        (plain || is_contiguous(descriptor)).then(|| (*descriptor).base)
+    }
+}
+
+/// Address of the buffer, whatever its shape.
+///
+/// # Safety
+/// `descriptor` points to a descriptor.
+pub unsafe fn address(descriptor: *const Descriptor) -> *mut c_void {
+    // SAFETY: by this function's contract; the first field is fixed by the standard.
+    unsafe { (*descriptor).base }
+}
+
+#[inline(never)]
+unsafe fn is_contiguous(descriptor: *const Descriptor) -> bool {
+    // SAFETY: as `contiguous`.
+    unsafe { Section::new(descriptor) }.is_ok_and(|section| section.is_contiguous())
+}
+
+/// Length of a string that is passed by a descriptor.
+///
+/// # Safety
+/// `descriptor` points to a descriptor.
+pub unsafe fn text_length(descriptor: *const Descriptor) -> usize {
+    // SAFETY: by this function's contract; the first two fields are fixed by the standard.
+    unsafe { (*descriptor).element_bytes }
+}
+
+/// A buffer for a call that ends later and has no datatype for all of it.
+///
+/// # Errors
+/// `NoDatatype` for a section that is not contiguous; as [`Section::new`].
+///
+/// # Safety
+/// `descriptor` points to a descriptor.
+pub unsafe fn refuse_section(descriptor: *const Descriptor) -> Result<Copied, Refusal> {
+    // SAFETY: by this function's contract.
+    let section = unsafe { Section::new(descriptor) }?;
+    if !section.is_contiguous() {
+        return Err(Refusal::NoDatatype);
+    }
+    Ok(Copied { section, is_in_place: true, words: Vec::new(), is_written: false })
+}
+
+/// A section, read from its descriptor.
+#[derive(Clone)]
+pub struct Section {
+    base: *mut u8,
+    element_bytes: usize,
+    /// Dimensions with more than one element, the fastest first.
+    dimensions: Vec<Dimension>,
+    is_empty: bool,
+}
+
+impl Section {
+    /// Reads a descriptor.
+    ///
+    /// # Errors
+    /// `UnknownDescriptor` for a version or a rank that is not known.
+    ///
+    /// # Safety
+    /// `descriptor` points to a descriptor.
+    pub unsafe fn new(descriptor: *const Descriptor) -> Result<Self, Refusal> {
+        // SAFETY: by this function's contract; only as many dimensions are read as the rank gives.
+        unsafe {
+            let rank = (*descriptor).rank;
+            let is_known = VERSIONS.contains(&(*descriptor).version);
+            if !is_known || !(0..=MAX_RANK as i8).contains(&rank) {
+                return Err(Refusal::UnknownDescriptor);
+            }
+            let first = (&raw const (*descriptor).dimensions).cast::<Dimension>();
+            let all = core::slice::from_raw_parts(first, rank as usize);
+            // An array of assumed size is contiguous, and its last extent is unknown: one element stands for it.
+            let is_assumed = all.last().is_some_and(|d| d.extent < 0);
+            let mut dimensions: Vec<Dimension> = if is_assumed { Vec::new() } else { all.to_vec() };
+            let is_empty = dimensions.iter().any(|d| d.extent == 0);
+            dimensions.retain(|d| d.extent > 1);
+            Ok(Self {
+                base: (*descriptor).base.cast(),
+                element_bytes: (*descriptor).element_bytes,
+                dimensions,
+                is_empty,
+            })
+        }
+    }
+
+    fn is_contiguous(&self) -> bool {
+        let mut bytes = self.element_bytes as isize;
+        self.is_empty
+            || self.dimensions.iter().all(|d| {
+                let fits = d.stride == bytes;
+                bytes *= d.extent;
+                fits
+            })
+    }
+
+    /// Number of elements.
+    fn elements(&self) -> usize {
+        if self.is_empty {
+            return 0;
+        }
+        self.dimensions.iter().map(|d| d.extent as usize).product()
+    }
+
+    /// Calls `visit` with the offset of each element from the base, in array element order.
+    fn for_each(&self, mut visit: impl FnMut(isize)) {
+        if self.is_empty {
+            return;
+        }
+        let mut index = [0_isize; MAX_RANK];
+        let mut offset = 0;
+        loop {
+            visit(offset);
+            let mut dimension = 0;
+            loop {
+                let Some(d) = self.dimensions.get(dimension) else {
+                    return;
+                };
+                index[dimension] += 1;
+                offset += d.stride;
+                if index[dimension] < d.extent {
+                    break;
+                }
+                offset -= d.stride * d.extent;
+                index[dimension] = 0;
+                dimension += 1;
+            }
+        }
+    }
+}
+
+/// A contiguous copy of a section, for a blocking call. A contiguous section is its own copy.
+pub struct Copied {
+    section: Section,
+    is_in_place: bool,
+    /// Words of 16 bytes, so that every type is aligned.
+    words: Vec<u128>,
+    is_written: bool,
+}
+
+impl Copied {
+    /// Copies the section. `is_written`: the call may change the buffer.
+    ///
+    /// # Errors
+    /// As [`Section::new`].
+    ///
+    /// # Safety
+    /// `descriptor` points to a descriptor of memory that is valid for reads, and for writes if `is_written`, until the
+    /// result is dropped.
+    pub unsafe fn new(descriptor: *const Descriptor, is_written: bool) -> Result<Self, Refusal> {
+        // SAFETY: by this function's contract.
+        let section = unsafe { Section::new(descriptor) }?;
+        if section.is_contiguous() {
+            let words = Vec::new();
+            return Ok(Self { section, is_in_place: true, words, is_written: false });
+        }
+        let bytes = section.elements() * section.element_bytes;
+        let mut words = vec![0_u128; bytes.div_ceil(size_of::<u128>()).max(1)];
+        let mut target = words.as_mut_ptr().cast::<u8>();
+        section.for_each(|offset| {
+            // SAFETY: the element is in the described memory, and the copy has room for all elements.
+            unsafe {
+                let source = section.base.offset(offset);
+                core::ptr::copy_nonoverlapping(source, target, section.element_bytes);
+                target = target.add(section.element_bytes);
+            }
+        });
+        Ok(Self { section, is_in_place: false, words, is_written })
+    }
+
+    /// Address of the copy.
+    pub fn address(&mut self) -> *mut c_void {
+        match self.is_in_place {
+            true => self.section.base.cast(),
+            false => self.words.as_mut_ptr().cast(),
+        }
+    }
+}
+
+impl Drop for Copied {
+    /// Copies the elements back.
+    fn drop(&mut self) {
+        if !self.is_written {
+            return;
+        }
+        let mut source = self.words.as_ptr().cast::<u8>();
+        let section = &self.section;
+        section.for_each(|offset| {
+            // SAFETY: see `new`.
+            unsafe {
+                let target = section.base.offset(offset);
+                core::ptr::copy_nonoverlapping(source, target, section.element_bytes);
+                source = source.add(section.element_bytes);
+            }
+        });
+    }
+}
+
+/// A section described by a datatype, for a call that ends later. A contiguous section keeps count and datatype.
+pub struct Typed {
+    /// Address of the first element.
+    pub address: *mut c_void,
+    /// Number of elements of `datatype`.
+    pub count: c_int,
+    /// Number of elements of `datatype`, for a large-count form.
+    pub large_count: i64,
+    /// INTEGER of the datatype, which is freed with this value: MPI keeps it until the call has ended.
+    pub datatype: c_int,
+    made: Vec<usize>,
+}
+
+impl Typed {
+    /// Makes a datatype for the first `count` elements of `datatype` in the section.
+    ///
+    /// # Errors
+    /// As [`Section::new`]; `OtherElements` if the datatype has gaps, or its elements are no whole parts of the
+    /// section's, or there are more of them than the section has; `NoDatatype` if MPI refuses the datatype.
+    ///
+    /// # Safety
+    /// `descriptor` points to a descriptor.
+    pub unsafe fn new(
+        descriptor: *const Descriptor, count: i64, datatype: c_int,
+    ) -> Result<Self, Refusal> {
+        // SAFETY: by this function's contract.
+        let section = unsafe { Section::new(descriptor) }?;
+        if section.is_contiguous() {
+            let (address, made) = (section.base.cast(), Vec::new());
+            let small = count.try_into().unwrap_or(c_int::MAX);
+            return Ok(Self { address, count: small, large_count: count, datatype, made });
+        }
+        let datatype = datatype_from(datatype);
+        let (mut size, mut lower, mut extent) = (0, 0, 0);
+        // SAFETY: addresses of local variables.
+        let codes = unsafe {
+            ffi::PMPI_Type_size_c(datatype, &mut size)
+                | ffi::PMPI_Type_get_extent_c(datatype, &mut lower, &mut extent)
+        };
+        let each = section.element_bytes as i64;
+        if codes != 0 || size <= 0 || size != extent || lower != 0 || each % size != 0 {
+            return Err(Refusal::OtherElements);
+        }
+        let bytes = count.checked_mul(size).filter(|b| b % each == 0);
+        let wanted = bytes.ok_or(Refusal::OtherElements)? / each;
+        if count < 0 || wanted > section.elements() as i64 {
+            return Err(Refusal::OtherElements);
+        }
+        let mut maker = Maker(Vec::new());
+        let element = maker.contiguous(each / size, datatype)?;
+        let mut committed = maker.prefix(&section.dimensions, wanted, element)?;
+        // SAFETY: address of a local variable.
+        if unsafe { ffi::PMPI_Type_commit(&mut committed) } != 0 {
+            return Err(Refusal::NoDatatype);
+        }
+        Ok(Self {
+            address: section.base.cast(),
+            count: 1,
+            large_count: 1,
+            datatype: crate::convert::datatype_to(committed),
+            made: core::mem::take(&mut maker.0),
+        })
+    }
+}
+
+impl Drop for Typed {
+    fn drop(&mut self) {
+        free(&mut self.made);
+    }
+}
+
+/// Makes datatypes, and frees them when dropped.
+struct Maker(Vec<usize>);
+
+impl Drop for Maker {
+    fn drop(&mut self) {
+        free(&mut self.0);
+    }
+}
+
+fn free(made: &mut Vec<usize>) {
+    for mut datatype in made.drain(..) {
+        // SAFETY: address of a local variable; the datatype was made here.
+        unsafe { ffi::PMPI_Type_free(&mut datatype) };
+    }
+}
+
+impl Maker {
+    fn keep(&mut self, code: c_int, datatype: usize) -> Result<usize, Refusal> {
+        if code != 0 {
+            return Err(Refusal::NoDatatype);
+        }
+        self.0.push(datatype);
+        Ok(datatype)
+    }
+
+    fn contiguous(&mut self, count: i64, datatype: usize) -> Result<usize, Refusal> {
+        let mut made = 0;
+        // SAFETY: address of a local variable.
+        let code = unsafe { ffi::PMPI_Type_contiguous_c(count, datatype, &mut made) };
+        self.keep(code, made)
+    }
+
+    fn strided(&mut self, count: i64, stride: isize, datatype: usize) -> Result<usize, Refusal> {
+        let mut made = 0;
+        // SAFETY: address of a local variable.
+        let code = unsafe {
+            ffi::PMPI_Type_create_hvector_c(count, 1, stride as i64, datatype, &mut made)
+        };
+        self.keep(code, made)
+    }
+
+    /// Type of the first `wanted` elements of an array with these dimensions, the fastest first.
+    fn prefix(
+        &mut self, dimensions: &[Dimension], wanted: i64, element: usize,
+    ) -> Result<usize, Refusal> {
+        let mut pieces: Vec<(usize, i64)> = Vec::new();
+        let (mut rest, mut offset) = (wanted, 0_i64);
+        for outer in (0..dimensions.len()).rev() {
+            let inner = &dimensions[..outer];
+            let each: i64 = inner.iter().map(|d| d.extent as i64).product();
+            let stride = dimensions[outer].stride;
+            let whole = rest / each;
+            if whole > 0 {
+                let mut datatype = element;
+                for d in inner {
+                    datatype = self.strided(d.extent as i64, d.stride, datatype)?;
+                }
+                pieces.push((self.strided(whole, stride, datatype)?, offset));
+            }
+            rest %= each;
+            offset += whole * stride as i64;
+        }
+        if dimensions.is_empty() && wanted > 0 {
+            pieces.push((element, 0));
+        }
+        let (types, places): (Vec<usize>, Vec<i64>) = pieces.into_iter().unzip();
+        let (lengths, mut made) = (vec![1_i64; types.len()], 0);
+        // SAFETY: arrays of the passed length, and the address of a local variable.
+        let code = unsafe {
+            ffi::PMPI_Type_create_struct_c(
+                types.len() as i64,
+                lengths.as_ptr().cast_mut(),
+                places.as_ptr().cast_mut(),
+                types.as_ptr().cast_mut(),
+                &mut made,
+            )
+        };
+        self.keep(code, made)
+    }
+}
