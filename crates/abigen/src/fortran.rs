@@ -1,10 +1,23 @@
-//! The Fortran procedures of MPI 5.0 (chapter 19), derived from the C functions by the rules of `table/fortran.txt`.
+//! The Fortran procedures of MPI 5.0 (chapter 19), derived from the C functions by the rules of `table/fortran.txt`,
+//! and the texts generated from them: `mpif.h` and the sources of three modules.
+//!
+//! The texts contain declarations only. A program refers to symbols of `libmpifort_abi` and needs no module object.
 
+mod callbacks;
+mod constants;
+mod include;
 mod interface;
+mod modules;
+mod procedure;
 mod rules;
 mod shims;
+mod types;
+mod wrap;
 
+pub use include::emit_include;
 pub use interface::{
     Argument, ArgumentKind, Array, ElementCount, IntegerKind, Intent, Interface, interfaces,
 };
 pub use shims::{VERSION_SCRIPT, emit_shims};
+pub use modules::{emit_mpi, emit_mpi_f08};
+pub use types::emit_types;

@@ -1,12 +1,16 @@
 //! `fastpath-abigen header`: prints `mpi.h`, or another product of the table.
 
-use fastpath_abigen::{Table, asserts, header};
+use fastpath_abigen::{Table, asserts, fortran, header};
 use std::io::Write;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: fastpath-abigen header            the C header
        fastpath-abigen asserts           a C program that checks the header against the table
+       fastpath-abigen mpif.h            the include file for Fortran
+       fastpath-abigen mpifp_types.f90   the Fortran module that the two others use
+       fastpath-abigen mpi.f90           the Fortran module mpi
+       fastpath-abigen mpi_f08.f90       the Fortran module mpi_f08
        fastpath-abigen symbols           all exported names
        fastpath-abigen version";
 
@@ -27,6 +31,10 @@ fn run() -> Result<(), String> {
     match words[..] {
         ["header"] => print(&header::emit_header(&table))?,
         ["asserts"] => print(&asserts::emit_program(&table))?,
+        ["mpif.h"] => print(&fortran::emit_include(&table))?,
+        ["mpifp_types.f90"] => print(&fortran::emit_types(&table))?,
+        ["mpi.f90"] => print(&fortran::emit_mpi(&table).map_err(|e| e.to_string())?)?,
+        ["mpi_f08.f90"] => print(&fortran::emit_mpi_f08(&table).map_err(|e| e.to_string())?)?,
         ["symbols"] => print(&(table.symbols().join("\n") + "\n"))?,
         ["version"] => print(concat!(env!("CARGO_PKG_VERSION"), "\n"))?,
         _ => return Err(USAGE.into()),
