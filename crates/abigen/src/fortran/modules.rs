@@ -265,7 +265,7 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "{line}");
         }
         for symbol in ["mpi_send_f08ts_", "mpi_send_c_f08ts_", "pmpi_send_c_f08ts_"] {
-            assert_eq!(text.matches(&format!("bind(C, name=\"{symbol}\")")).count(), 1, "{symbol}");
+            assert_eq!(text.matches(&format!("bind(C,name=\"{symbol}\")")).count(), 1, "{symbol}");
         }
         for absent in ["MPI_Type_get_extent_c", "MPI_Attr_get", "MPI_Psend_init_c"] {
             assert!(!text.contains(absent), "{absent}");

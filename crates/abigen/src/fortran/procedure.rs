@@ -127,7 +127,7 @@ impl Procedure {
     pub(super) fn push(&self, out: &mut String, indent: usize) {
         let names: Vec<&str> = self.dummies.iter().map(|dummy| dummy.name.as_str()).collect();
         let binding = match &self.symbol {
-            Some(symbol) => format!(" bind(C, name=\"{symbol}\")"),
+            Some(symbol) => format!(" bind(C,name=\"{symbol}\")"),
             None => String::new(),
         };
         let (kind, word) = match &self.result {

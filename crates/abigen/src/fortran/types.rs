@@ -146,7 +146,7 @@ pub(super) fn push_special(out: &mut String, address: &SpecialAddress, method: M
         }
     };
     let extent = if extent.is_empty() { extent } else { format!("({extent})") };
-    push_statement(out, 2, &format!("{kind}, bind(C, name=\"{symbol}_\") :: {name}{extent}"));
+    push_statement(out, 2, &format!("{kind}, bind(C,name=\"{symbol}_\") :: {name}{extent}"));
 }
 
 fn push_comparison(out: &mut String, handles: &[&str], operator: &str, word: &str) {
@@ -191,6 +191,6 @@ mod tests {
         let text = emit_types(&Table::builtin().unwrap());
         assert_eq!(text.matches("elemental logical function").count(), 22);
         assert!(text.contains("function mpifp_datatype_ne(a, b)"));
-        assert_eq!(text.matches("bind(C, name=\"mpifp_").count(), 8);
+        assert_eq!(text.matches("bind(C,name=\"mpifp_").count(), 8);
     }
 }
