@@ -9,6 +9,18 @@ use core::ffi::c_int;
 /// Value that stands for no index and no count.
 const UNDEFINED: c_int = -32_766;
 
+/// Handle of Fastpath's C library: the INTEGER, extended with zeros.
+#[inline(always)]
+pub fn our_handle(value: c_int) -> usize {
+    value as u32 as usize
+}
+
+/// INTEGER of a handle of Fastpath's C library.
+#[inline(always)]
+pub fn our_integer(handle: usize) -> c_int {
+    handle as c_int
+}
+
 macro_rules! handles {
     ($($from:ident $to:ident = $fromint:ident $toint:ident;)*) => {
         $(
@@ -16,7 +28,7 @@ macro_rules! handles {
             #[inline(always)]
             pub fn $from(value: c_int) -> usize {
                 if library::is_ours() {
-                    return value as u32 as usize;
+                    return our_handle(value);
                 }
                 library::set_up();
                 // SAFETY: the conversion takes any value.
@@ -27,7 +39,7 @@ macro_rules! handles {
             #[inline(always)]
             pub fn $to(handle: usize) -> c_int {
                 if library::is_ours() {
-                    return handle as c_int;
+                    return our_integer(handle);
                 }
                 library::set_up();
                 // SAFETY: the conversion takes any handle.

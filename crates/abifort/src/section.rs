@@ -83,11 +83,11 @@ unsafe fn is_contiguous(descriptor: *const Descriptor) -> bool {
     unsafe { Section::new(descriptor) }.is_ok_and(|section| section.is_contiguous())
 }
 
-/// Length of a string that is passed by a descriptor.
+/// Bytes of an element; the length of a string.
 ///
 /// # Safety
 /// `descriptor` points to a descriptor.
-pub unsafe fn text_length(descriptor: *const Descriptor) -> usize {
+pub unsafe fn element_bytes(descriptor: *const Descriptor) -> usize {
     // SAFETY: by this function's contract; the first two fields are fixed by the standard.
     unsafe { (*descriptor).element_bytes }
 }

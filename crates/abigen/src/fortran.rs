@@ -18,6 +18,6 @@ pub use include::emit_include;
 pub use interface::{
     Argument, ArgumentKind, Array, ElementCount, IntegerKind, Intent, Interface, interfaces,
 };
-pub use shims::{VERSION_SCRIPT, emit_shims};
 pub use modules::{emit_mpi, emit_mpi_f08};
+pub use shims::{VERSION_SCRIPT, emit_shims};
 pub use types::emit_types;

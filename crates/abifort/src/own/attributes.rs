@@ -54,15 +54,16 @@ struct Key {
     is_old: bool,
 }
 
+/// Makes a key, and returns its address as the extra state for C.
+fn make_key(copy: *const c_void, delete: *const c_void, state: i64, is_old: bool) -> *mut c_void {
+    Box::into_raw(Box::new(Key { copy, delete, state, is_old })).cast()
+}
+
 type Copy<T> =
     unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut T, *mut c_int, *mut c_int);
 type Delete<T> = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut c_int);
 
 impl Key {
-    fn new(copy: *const c_void, delete: *const c_void, state: i64, is_old: bool) -> *mut c_void {
-        Box::into_raw(Box::new(Self { copy, delete, state, is_old })).cast()
-    }
-
     /// Calls the copy callback; returns its error code and, if the attribute is to be copied, the copy's value.
     unsafe fn copy(
         &self, mut object: c_int, mut keyval: c_int, value: i64,
@@ -144,12 +145,14 @@ macro_rules! objects {
                 object: usize, keyval: c_int, value: *mut c_void, key: *mut c_void,
             ) -> c_int {
                 // SAFETY: MPI passes the extra state of the key, which is a `Key`.
-                let code =
-                    unsafe { (*key.cast::<Key>()).delete($to(object), keyval, load_value(value)) };
-                if code == 0 {
-                    free_value(value);
+                unsafe {
+                    let key = &*key.cast::<Key>();
+                    let code = key.delete($to(object), keyval, load_value(value));
+                    if code == 0 {
+                        free_value(value);
+                    }
+                    code
                 }
-                code
             }
 
             pub unsafe fn $create(
@@ -159,7 +162,7 @@ macro_rules! objects {
                 let copier: *const c_void = $copy as *const c_void;
                 // SAFETY: ARGUMENTS.
                 unsafe {
-                    let key = Key::new(copy, delete, *state, false);
+                    let key = make_key(copy, delete, *state, false);
                     let code = call(copier, $delete as *const c_void, keyval, key);
                     store_error(ierror, code);
                 }
@@ -242,7 +245,7 @@ pub unsafe fn keyval_create(
 ) {
     // SAFETY: ARGUMENTS.
     unsafe {
-        let key = Key::new(copy, delete, i64::from(*state), true);
+        let key = make_key(copy, delete, i64::from(*state), true);
         let code = call(copy_comm as *const c_void, delete_comm as *const c_void, keyval, key);
         store_error(ierror, code);
     }

@@ -157,11 +157,16 @@ error_handlers! {
         MPI_Session_create_errhandler_fn;
 }
 
+type Query = unsafe extern "C" fn(*mut i64, *mut c_void, *mut c_int);
+type Free = unsafe extern "C" fn(*mut i64, *mut c_int);
+type Cancel = unsafe extern "C" fn(*mut i64, *mut c_int, *mut c_int);
+type Extent = unsafe extern "C" fn(*mut c_int, *mut i64, *mut i64, *mut c_int);
+
 /// Fortran callbacks of a generalized request.
 struct Request {
-    query: unsafe extern "C" fn(*mut i64, *mut c_void, *mut c_int),
-    free: unsafe extern "C" fn(*mut i64, *mut c_int),
-    cancel: unsafe extern "C" fn(*mut i64, *mut c_int, *mut c_int),
+    query: Query,
+    free: Free,
+    cancel: Cancel,
     state: i64,
 }
 
@@ -202,9 +207,9 @@ pub unsafe fn grequest_start(
     // SAFETY: ARGUMENTS; the callbacks have the interfaces that the standard gives them.
     unsafe {
         let callbacks = Box::into_raw(Box::new(Request {
-            query: core::mem::transmute::<*const c_void, _>(query_fn),
-            free: core::mem::transmute::<*const c_void, _>(free_fn),
-            cancel: core::mem::transmute::<*const c_void, _>(cancel_fn),
+            query: core::mem::transmute::<*const c_void, Query>(query_fn),
+            free: core::mem::transmute::<*const c_void, Free>(free_fn),
+            cancel: core::mem::transmute::<*const c_void, Cancel>(cancel_fn),
             state: *state,
         }));
         let mut made = 0;
@@ -224,7 +229,7 @@ pub unsafe fn grequest_start(
 struct Representation {
     read: *const c_void,
     write: *const c_void,
-    extent: unsafe extern "C" fn(*mut c_int, *mut i64, *mut i64, *mut c_int),
+    extent: Extent,
     state: i64,
 }
 
@@ -306,7 +311,7 @@ macro_rules! representations {
                     let callbacks = Box::into_raw(Box::new(Representation {
                         read: read_fn,
                         write: write_fn,
-                        extent: core::mem::transmute::<*const c_void, _>(extent_fn),
+                        extent: core::mem::transmute::<*const c_void, Extent>(extent_fn),
                         state: *state,
                     }));
                     let mut name = text::to_c(name, length, false);

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, non_snake_case)]
 
 use crate::convert::store_error;
+use crate::section::{Descriptor, element_bytes};
 use core::ffi::{c_int, c_void};
 
 macro_rules! copy_callbacks {
@@ -165,17 +166,19 @@ sync_registers! {
 }
 
 macro_rules! sizes {
-    ($($name:ident = $bytes:literal;)*) => {
+    ($($name:ident)*) => {
         $(
-            /// Size of a variable of one type, in bytes (MPI_Sizeof).
+            /// Size of a variable, or of an array's element, in bytes.
             ///
             /// # Safety
             /// ARGUMENTS
             #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name(_x: *const c_void, size: *mut c_int, ierror: *mut c_int) {
+            pub unsafe extern "C" fn $name(
+                x: *const Descriptor, size: *mut c_int, ierror: *mut c_int,
+            ) {
                 // SAFETY: ARGUMENTS.
                 unsafe {
-                    *size = $bytes;
+                    *size = element_bytes(x) as c_int;
                     store_error(ierror, 0);
                 }
             }
@@ -183,13 +186,4 @@ macro_rules! sizes {
     };
 }
 
-sizes! {
-    mpifp_sizeof_integer1_ = 1; mpifp_sizeof_integer2_ = 2; mpifp_sizeof_integer4_ = 4;
-    mpifp_sizeof_integer8_ = 8; mpifp_sizeof_integer16_ = 16;
-    mpifp_sizeof_logical1_ = 1; mpifp_sizeof_logical2_ = 2; mpifp_sizeof_logical4_ = 4;
-    mpifp_sizeof_logical8_ = 8; mpifp_sizeof_logical16_ = 16;
-    mpifp_sizeof_real2_ = 2; mpifp_sizeof_real3_ = 2; mpifp_sizeof_real4_ = 4; mpifp_sizeof_real8_ = 8;
-    mpifp_sizeof_real10_ = 16; mpifp_sizeof_real16_ = 16;
-    mpifp_sizeof_complex2_ = 4; mpifp_sizeof_complex3_ = 4; mpifp_sizeof_complex4_ = 8;
-    mpifp_sizeof_complex8_ = 16; mpifp_sizeof_complex10_ = 32; mpifp_sizeof_complex16_ = 32;
-}
+sizes! { mpi_sizeof_f08ts_ pmpi_sizeof_f08ts_ }

@@ -84,8 +84,14 @@ fn declare(params: &[(String, String)]) -> String {
 /// Writes the declarations of the C functions. A handle is a `usize`, a status and a callback are `c_void`.
 fn emit_ffi(table: &Table, all: &[Interface], out: &mut String) {
     out.push_str("pub mod ffi {\nuse super::*;\nunsafe extern \"C\" {\n");
-    for function in table.functions.iter().filter(|f| !f.name.starts_with("MPI_T_")) {
+    let has_form =
+        |f: &&Function| f.section == "handle" || all.iter().any(|i| i.function.name == f.name);
+    for function in table.functions.iter().filter(has_form) {
         for prefix in ["", "P"] {
+            // Conversions of handles are no calls of a program.
+            if prefix.is_empty() && function.section == "handle" {
+                continue;
+            }
             let dots = if function.varargs { ", ..." } else { "" };
             _ = writeln!(
                 out,
@@ -291,16 +297,36 @@ impl Shim<'_> {
         }
         let Steps { before, arguments, after } = steps;
         let call = format!("{call}({})", arguments.join(", "));
-        if self.has_code() {
-            _ = writeln!(
-                out,
-                "{before}    let code_ = {call};\n{after}    convert::store_error(ierror, code_);"
-            );
-        } else {
-            _ = writeln!(out, "{before}    {call}");
+        let text = match self.has_code() {
+            true => format!(
+                "{before}    let code_ = {call};\n{after}    convert::store_error(ierror, code_);\n"
+            ),
+            false => format!("{before}    {call}\n"),
+        };
+        if !self.is_hot() {
+            out.push_str(&text);
+            out.push_str("} }\n");
+            return Ok(());
         }
-        out.push_str("} }\n");
+        // Over Fastpath's C library no handle needs a call, so that this way has no other.
+        let args: Vec<&str> = params.iter().map(|(name, _)| name.as_str()).collect();
+        _ = writeln!(
+            out,
+            "    if !crate::library::is_ours() {{ return {symbol}other({}); }}\n{}}} }}",
+            args.join(", "),
+            direct_handles(&text)
+        );
+        _ = writeln!(
+            out,
+            "#[cold]\n#[inline(never)]\nunsafe fn {symbol}other({}) {{ unsafe {{\n{text}}} }}",
+            declare(&params)
+        );
         Ok(())
+    }
+
+    /// Whether the entry point has a way of its own over Fastpath's C library: messages and their completion.
+    fn is_hot(&self) -> bool {
+        matches!(self.interface.function.section.as_str(), "p2p" | "request") && self.has_code()
     }
 
     fn convert(
@@ -606,7 +632,7 @@ impl Shim<'_> {
                 }
                 ArgumentKind::Choice(_) | ArgumentKind::Location => format!("{x}_"),
                 ArgumentKind::Text { .. } => {
-                    lengths.push(format!("section::text_length({x})"));
+                    lengths.push(format!("section::element_bytes({x})"));
                     format!("section::address({x}).cast()")
                 }
                 ArgumentKind::Integer(kind) => match by(|p| &p.count) {
@@ -647,6 +673,17 @@ impl Shim<'_> {
         }
         "convert::Scope::Comm(convert::COMM_SELF)".into()
     }
+}
+
+/// The same statements with handles converted as over Fastpath's C library.
+fn direct_handles(text: &str) -> String {
+    let mut text = text.to_string();
+    for kind in ["comm", "datatype", "message", "request", "session"] {
+        text = text
+            .replace(&format!("convert::{kind}_from"), "convert::our_handle")
+            .replace(&format!("convert::{kind}_to"), "convert::our_integer");
+    }
+    text
 }
 
 fn is_buffer(argument: &Argument) -> bool {
