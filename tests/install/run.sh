@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs a build into a scratch folder and uses it by mpicc, pkg-config and CMake.
+# Installs a build into a scratch folder and uses it by mpicc, mpifort, pkg-config and CMake.
 #
 # usage: run.sh BUILD        (BUILD: target/release)
 set -eu
@@ -36,10 +36,12 @@ need() {
 need cmake cmake
 need pkg-config pkg-config
 need clang++ clang
+need gfortran gfortran
 
 # A path with a space, installed under one name and moved to another: no file may contain either path.
 prefix="$scratch/moved here"
-"$root/install/install.sh" "$build" "$scratch/first" > /dev/null
+printed=$("$root/install/install.sh" "$build" "$scratch/first" 2>&1) || fail "install.sh: $printed"
+[ "$printed" = "installed Fastpath $("$build/fastpath-abigen" version) in $scratch/first" ] || fail "install.sh reports: $printed"
 mv "$scratch/first" "$prefix"
 # A repeated installation keeps the times of unchanged files, so that programs built from them count as current.
 touch -d 2001-01-01 "$prefix/bin/mpicc" "$prefix/include/mpi.h" "$prefix/lib/libmpi_abi.so.1"
@@ -190,4 +192,6 @@ for how in path home; do
     expect "ctest runs its test on 4 ranks" "100% tests passed" \
         sh -c 'cd "$1" && ctest --timeout 60' sh "build-$how"
 done
+
+"$root/tests/install/fortran.sh" "$build" "$prefix" "$scratch/first"
 echo "test-install: passed"
