@@ -26,8 +26,11 @@ struct Walk {
     frames: u32,
     /// Address in the outermost of the consecutive frames in this library; 0 before the first such frame.
     outermost: usize,
-    /// Return address of the outermost frame in this library: the place in the program that made the call.
+    /// Return address of the outermost frame in this library.
     caller: usize,
+    /// Return address of the outermost frame in this library or in the Fortran entry points: the place in the program
+    /// that made the call.
+    program: usize,
 }
 
 const GO_ON: c_int = 0;
@@ -47,45 +50,64 @@ extern "C" fn visit(context: *mut c_void, walk: *mut Walk) -> c_int {
     // A return address may be the first byte after the calling function. The byte before the return address is inside
     // the calling function.
     let inside = if ip == walk.place { ip } else { ip.wrapping_sub(1) };
-    if library().contains(&inside) {
+    if walk.caller == 0 && libraries().own.contains(&inside) {
         walk.outermost = inside;
     } else if walk.outermost != 0 {
-        walk.caller = ip;
-        return STOP;
+        walk.caller = if walk.caller == 0 { ip } else { walk.caller };
+        if !libraries().fortran.contains(&inside) {
+            walk.program = ip;
+            return STOP;
+        }
     }
     GO_ON
 }
 
-/// Returns the address range of this library's code. [`prepare`] computes it before a signal handler needs it.
-fn library() -> &'static Range<usize> {
-    static CODE: OnceLock<Range<usize>> = OnceLock::new();
+/// Address ranges of code.
+struct Libraries {
+    /// This library.
+    own: Range<usize>,
+    /// The Fortran entry points, `libmpifort_abi`; empty without them.
+    fortran: Range<usize>,
+}
+
+const FORTRAN_LIBRARY: &[u8] = b"/libmpifort_abi.so";
+
+/// Returns the address ranges of the libraries. [`prepare`] computes them before a signal handler needs them.
+fn libraries() -> &'static Libraries {
+    static CODE: OnceLock<Libraries> = OnceLock::new();
     CODE.get_or_init(|| {
-        let mut code = 0..0;
-        // SAFETY: `find_own_code` has the required type, and `code` outlives the call.
-        unsafe { libc::dl_iterate_phdr(Some(find_own_code), (&raw mut code).cast()) };
+        let mut code = Libraries { own: 0..0, fortran: 0..0 };
+        // SAFETY: `find_code` has the required type, and `code` outlives the call.
+        unsafe { libc::dl_iterate_phdr(Some(find_code), (&raw mut code).cast()) };
         code
     })
 }
 
 pub(crate) fn prepare() {
-    library();
+    libraries();
 }
 
-/// Stores in `code` the segment that contains this function.
-unsafe extern "C" fn find_own_code(
+/// Stores in `code` the segments that contain this function, and the code of the Fortran entry points.
+unsafe extern "C" fn find_code(
     object: *mut libc::dl_phdr_info, _: usize, code: *mut c_void,
 ) -> c_int {
-    // SAFETY: the linker passes an object that is valid during the call. `library` passes a valid `code`.
+    // SAFETY: the linker passes an object that is valid during the call. `libraries` passes a valid `code`.
     unsafe {
-        let (object, code) = (&*object, &mut *code.cast::<Range<usize>>());
+        let (object, code) = (&*object, &mut *code.cast::<Libraries>());
         let segments = std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into());
+        let is_fortran = !object.dlpi_name.is_null()
+            && CStr::from_ptr(object.dlpi_name)
+                .to_bytes()
+                .windows(FORTRAN_LIBRARY.len())
+                .any(|part| part == FORTRAN_LIBRARY);
         let own = visit as *const () as usize;
         for segment in segments.iter().filter(|s| s.p_type == libc::PT_LOAD) {
             let start = object.dlpi_addr.wrapping_add(segment.p_vaddr) as usize;
             let found = start..start.wrapping_add(segment.p_memsz as usize);
             if found.contains(&own) {
-                *code = found;
-                return STOP;
+                code.own = found;
+            } else if is_fortran && segment.p_flags & libc::PF_X != 0 {
+                code.fortran = found;
             }
         }
     }
@@ -105,6 +127,7 @@ fn find_object(address: usize) -> Option<libc::Dl_info> {
 pub(crate) struct CallFrames {
     outermost: usize,
     caller: usize,
+    program: usize,
 }
 
 impl CallFrames {
@@ -117,11 +140,12 @@ impl CallFrames {
             frames: 0,
             outermost: 0,
             caller: 0,
+            program: 0,
         };
         // SAFETY: `visit` has the required type, and `walk` outlives the call.
         unsafe { _Unwind_Backtrace(visit, &mut walk) };
-        let Walk { outermost, caller, .. } = walk;
-        (outermost != 0).then_some(CallFrames { outermost, caller })
+        let Walk { outermost, caller, program, .. } = walk;
+        (outermost != 0).then_some(CallFrames { outermost, caller, program })
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -134,7 +158,7 @@ impl CallFrames {
     }
 
     pub(crate) fn place(&self) -> CallSite {
-        CallSite(self.caller)
+        CallSite(self.program)
     }
 }
 
