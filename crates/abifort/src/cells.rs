@@ -69,7 +69,13 @@ fn is<T>(address: *const T, cell: *const Cell) -> bool {
 /// Buffer for C: MPI_BOTTOM, or the address.
 #[inline(always)]
 pub fn buffer(address: *mut c_void) -> *mut c_void {
-    if is(address, &raw const mpifp_bottom_) { null_mut() } else { address }
+    if is_bottom(address) { null_mut() } else { address }
+}
+
+/// Whether the address is that of MPI_BOTTOM.
+#[inline(always)]
+pub fn is_bottom(address: *const c_void) -> bool {
+    is(address, &raw const mpifp_bottom_)
 }
 
 /// Buffer of a collective call for C: MPI_BOTTOM, MPI_IN_PLACE, or the address.
@@ -102,12 +108,17 @@ pub fn is_in_place(address: *const c_void) -> bool {
     is(address, &raw const mpifp_in_place_)
 }
 
-/// Status or statuses for C: null for a constant that ignores them.
+/// Status for C: null for MPI_STATUS_IGNORE.
 #[inline(always)]
 pub fn status(address: *mut c_void) -> *mut c_void {
     let is_ignored = is(address, &raw const mpifp_status_ignore_)
-        || is(address, &raw const mpifp_f08_status_ignore_)
-        || is(address, &raw const mpifp_statuses_ignore_)
+        || is(address, &raw const mpifp_f08_status_ignore_);
+    if is_ignored { null_mut() } else { address }
+}
+
+/// Statuses for C: null for MPI_STATUSES_IGNORE.
+pub fn statuses(address: *mut c_void) -> *mut c_void {
+    let is_ignored = is(address, &raw const mpifp_statuses_ignore_)
         || is(address, &raw const mpifp_f08_statuses_ignore_);
     if is_ignored { null_mut() } else { address }
 }

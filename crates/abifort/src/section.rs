@@ -46,25 +46,53 @@ pub enum Refusal {
     OtherElements,
 }
 
-/// Address of a buffer that can be passed as it is: the whole of it is contiguous.
+/// Address of a scalar, or of an array of one dimension without gaps: the common buffers, told apart without a call.
 ///
 /// # Safety
 /// `descriptor` points to a descriptor.
 #[inline(always)]
-pub unsafe fn contiguous(descriptor: *const Descriptor) -> Option<*mut c_void> {
+pub unsafe fn plain(descriptor: *const Descriptor) -> Option<*mut c_void> {
     // SAFETY: by this function's contract. A compiler with another layout has at least version and rank in its memory,
     // and `dimensions` is read only for a rank of the right layout.
     unsafe {
         let version = (*descriptor).version;
-        if version != VERSIONS[0] && version != VERSIONS[2] {
-            return is_contiguous(descriptor).then(|| (*descriptor).base);
-        }
-        let plain = match (*descriptor).rank {
+        let is_known = version == VERSIONS[0] || version == VERSIONS[2];
+        let is_plain = match (*descriptor).rank {
             0 => true,
             1 => (*descriptor).dimensions[0].stride == (*descriptor).element_bytes as isize,
-            _ => is_contiguous(descriptor),
+            _ => false,
         };
-        (plain || is_contiguous(descriptor)).then(|| (*descriptor).base)
+        (is_known && is_plain).then(|| (*descriptor).base)
+    }
+}
+
+/// Address of a buffer that can be passed as it is: the whole of it is contiguous.
+///
+/// # Safety
+/// `descriptor` points to a descriptor.
+pub unsafe fn contiguous(descriptor: *const Descriptor) -> Option<*mut c_void> {
+    // SAFETY: by this function's contract; only as many dimensions are read as the rank gives.
+    unsafe {
+        let rank = (*descriptor).rank;
+        let is_known = VERSIONS.contains(&(*descriptor).version);
+        if !is_known || !(0..=MAX_RANK as i8).contains(&rank) {
+            return None;
+        }
+        let mut bytes = (*descriptor).element_bytes as isize;
+        for index in 0..rank as usize {
+            let Dimension { extent, stride, .. } = (*descriptor).dimensions[index];
+            // An array of assumed size, or without elements.
+            if extent <= 0 {
+                break;
+            }
+            if stride != bytes && extent != 1 {
+                return Section::new(descriptor)
+                    .is_ok_and(|section| section.is_contiguous())
+                    .then(|| (*descriptor).base);
+            }
+            bytes *= extent;
+        }
+        Some((*descriptor).base)
     }
 }
 
@@ -75,12 +103,6 @@ pub unsafe fn contiguous(descriptor: *const Descriptor) -> Option<*mut c_void> {
 pub unsafe fn address(descriptor: *const Descriptor) -> *mut c_void {
     // SAFETY: by this function's contract; the first field is fixed by the standard.
     unsafe { (*descriptor).base }
-}
-
-#[inline(never)]
-unsafe fn is_contiguous(descriptor: *const Descriptor) -> bool {
-    // SAFETY: as `contiguous`.
-    unsafe { Section::new(descriptor) }.is_ok_and(|section| section.is_contiguous())
 }
 
 /// Bytes of an element; the length of a string.

@@ -310,11 +310,19 @@ impl Shim<'_> {
         }
         // Over Fastpath's C library no handle needs a call, so that this way has no other.
         let args: Vec<&str> = params.iter().map(|(name, _)| name.as_str()).collect();
+        let bottoms: Vec<String> = self
+            .interface
+            .arguments
+            .iter()
+            .filter(|a| matches!(a.kind, ArgumentKind::Choice(_)))
+            .map(|a| format!(" || cells::is_bottom({})", ident(a)))
+            .collect();
         _ = writeln!(
             out,
-            "    if !crate::library::is_ours() {{ return {symbol}other({}); }}\n{}}} }}",
+            "    if !crate::library::is_ours(){} {{ return {symbol}other({}); }}\n{}}} }}",
+            bottoms.concat(),
             args.join(", "),
-            direct_handles(&text)
+            self.direct(&text)
         );
         _ = writeln!(
             out,
@@ -322,6 +330,21 @@ impl Shim<'_> {
             declare(&params)
         );
         Ok(())
+    }
+
+    /// The same statements over Fastpath's C library, for buffers other than MPI_BOTTOM.
+    fn direct(&self, text: &str) -> String {
+        let mut text = text.to_string();
+        for kind in ["comm", "datatype", "message", "request", "session"] {
+            text = text
+                .replace(&format!("convert::{kind}_from"), "convert::our_handle")
+                .replace(&format!("convert::{kind}_to"), "convert::our_integer");
+        }
+        for argument in &self.interface.arguments {
+            let x = ident(argument);
+            text = text.replace(&format!("cells::buffer({x})"), &x);
+        }
+        text
     }
 
     /// Whether the entry point has a way of its own over Fastpath's C library: messages and their completion.
@@ -386,6 +409,9 @@ impl Shim<'_> {
             }
             ArgumentKind::Handle(base) => {
                 self.convert_handle(argument, base, is_pointer, steps)?;
+            }
+            ArgumentKind::Status if argument.array.is_some() => {
+                arguments.push(format!("cells::statuses({x})"));
             }
             ArgumentKind::Status => arguments.push(format!("cells::status({x})")),
             ArgumentKind::Choice(_) if self.interface.function.section == "coll" => {
@@ -527,12 +553,12 @@ impl Shim<'_> {
                 ArgumentKind::Location => {
                     _ = writeln!(out, "    let {x}_ = section::address({x});");
                 }
-                _ => _ = writeln!(out, "    let {x}_ = section::contiguous({x});"),
+                _ => _ = writeln!(out, "    let {x}_ = section::plain({x});"),
             }
         }
         let choices: Vec<&&Argument> =
             buffers.iter().filter(|a| a.kind != ArgumentKind::Location).collect();
-        // A contiguous array needs only its address: the compiler makes a jump of this call.
+        // A plain buffer needs only its address: the compiler makes a jump of this call.
         let pattern: Vec<String> = choices.iter().map(|a| format!("Some({}_)", ident(a))).collect();
         let value: Vec<String> = choices.iter().map(|a| format!("{}_", ident(a))).collect();
         let plain = self.pass(|_| None);
@@ -560,6 +586,16 @@ impl Shim<'_> {
             let x = ident(argument);
             _ = writeln!(out, "    let {x}_ = section::address({x});");
         }
+        for argument in &choices {
+            let x = ident(argument);
+            _ = writeln!(out, "    let {x}_ = section::contiguous({x});");
+        }
+        _ = writeln!(
+            out,
+            "    if let ({},) = ({},) {{ return {body}({plain}); }}",
+            pattern.join(", "),
+            value.join(", ")
+        );
         for argument in &choices {
             self.emit_section(argument, out);
         }
@@ -673,17 +709,6 @@ impl Shim<'_> {
         }
         "convert::Scope::Comm(convert::COMM_SELF)".into()
     }
-}
-
-/// The same statements with handles converted as over Fastpath's C library.
-fn direct_handles(text: &str) -> String {
-    let mut text = text.to_string();
-    for kind in ["comm", "datatype", "message", "request", "session"] {
-        text = text
-            .replace(&format!("convert::{kind}_from"), "convert::our_handle")
-            .replace(&format!("convert::{kind}_to"), "convert::our_integer");
-    }
-    text
 }
 
 fn is_buffer(argument: &Argument) -> bool {
