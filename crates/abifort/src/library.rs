@@ -13,6 +13,9 @@ const OTHER: u8 = 2;
 static KIND: AtomicU8 = AtomicU8::new(UNKNOWN);
 static SET_UP: Once = Once::new();
 
+/// MPI_INFO_NULL, the same in every library of the ABI.
+pub const INFO_NULL: usize = 304;
+
 /// Most bytes of the version text (MPI_MAX_LIBRARY_VERSION_STRING).
 const MAX_VERSION: usize = 8192;
 
@@ -23,7 +26,7 @@ pub fn is_ours() -> bool {
     KIND.load(Ordering::Relaxed) == OURS
 }
 
-/// Looks at the C library and describes Fortran's types to it, once.
+/// Looks at the C library, once.
 #[cold]
 pub fn set_up() {
     SET_UP.call_once(|| {
@@ -34,20 +37,52 @@ pub fn set_up() {
         let is_ours = code == 0 && text.starts_with(b"Fastpath ");
         // Relaxed: see `is_ours`.
         KIND.store(if is_ours { OURS } else { OTHER }, Ordering::Relaxed);
-        describe_fortran();
+        // MPICH 5.0 takes the description only while MPI is initialised.
+        if is_ours || is_initialized() {
+            describe_fortran();
+        }
     });
 }
 
-/// Sets the sizes of Fortran's types and the values of LOGICAL (MPI 5.0, section 20.4). Another Fortran layer may have
-/// set them before: the C library then keeps those.
+/// Describes Fortran's types to a C library that takes the description only now, after MPI was initialised.
+#[cold]
+pub fn finish_set_up() {
+    if !is_ours() {
+        describe_fortran();
+    }
+}
+
+fn is_initialized() -> bool {
+    let (mut initialized, mut finalized) = (0, 0);
+    // SAFETY: addresses of local variables; both functions may be called at any time.
+    unsafe {
+        ffi::PMPI_Initialized(&mut initialized) == 0
+            && ffi::PMPI_Finalized(&mut finalized) == 0
+            && initialized != 0
+            && finalized == 0
+    }
+}
+
+/// Sets the sizes of Fortran's types and the values of LOGICAL (MPI 5.0, section 20.4). What
+/// the C library knows already stays: it takes one description only.
 fn describe_fortran() {
     let (yes, no): (c_int, c_int) = (1, 0);
-    let mut info = 0;
+    let (mut known_yes, mut known_no, mut is_set): (c_int, c_int, c_int) = (0, 0, 0);
+    let (mut info, mut known_info) = (0, INFO_NULL);
     // SAFETY: addresses of local variables and of strings that end with a zero byte. These functions may be called
     // before MPI is initialised.
     unsafe {
+        let bytes = size_of::<c_int>() as c_int;
         let (yes, no) = ((&raw const yes).cast_mut().cast(), (&raw const no).cast_mut().cast());
-        ffi::PMPI_Abi_set_fortran_booleans(size_of::<c_int>() as c_int, yes, no);
+        let (known_yes, known_no) = ((&raw mut known_yes).cast(), (&raw mut known_no).cast());
+        let code = ffi::PMPI_Abi_get_fortran_booleans(bytes, known_yes, known_no, &mut is_set);
+        if code == 0 && is_set == 0 {
+            ffi::PMPI_Abi_set_fortran_booleans(bytes, yes, no);
+        }
+        if ffi::PMPI_Abi_get_fortran_info(&mut known_info) != 0 || known_info != INFO_NULL {
+            ffi::PMPI_Info_free(&mut known_info);
+            return;
+        }
         if ffi::PMPI_Info_create(&mut info) != 0 {
             return;
         }

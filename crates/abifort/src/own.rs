@@ -5,6 +5,7 @@
 mod attributes;
 mod callbacks;
 mod extras;
+mod removed;
 mod spawn;
 mod strings;
 mod types;

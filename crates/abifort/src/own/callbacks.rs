@@ -294,6 +294,7 @@ unsafe extern "C" fn write<T>(
 macro_rules! representations {
     ($($register:ident $count:ty, $null:ident $call:ident;)*) => {
         $(
+            #[allow(clippy::too_many_arguments)]
             pub unsafe fn $register(
                 call: ffi::$call, name: *mut u8, read_fn: *const c_void, write_fn: *const c_void,
                 extent_fn: *const c_void, state: *mut i64, ierror: *mut c_int, length: usize,

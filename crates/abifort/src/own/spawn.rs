@@ -3,6 +3,7 @@
 
 use crate::cells;
 use crate::convert::{Handles, comm_from, comm_to, info_from, store_error};
+use crate::library::INFO_NULL;
 use crate::shims::ffi;
 use crate::text;
 use core::ffi::c_int;
@@ -78,9 +79,6 @@ pub unsafe fn comm_spawn(
         store_error(ierror, code);
     }
 }
-
-/// MPI_INFO_NULL, the same in every library of the ABI.
-const INFO_NULL: usize = 304;
 
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn comm_spawn_multiple(

@@ -295,6 +295,11 @@ impl Shim<'_> {
         {
             out.push_str("    crate::library::set_up();\n");
         }
+        if matches!(function.name.as_str(), "MPI_Init" | "MPI_Init_thread")
+            || function.name == "MPI_Session_init"
+        {
+            steps.after.push_str("    if code_ == 0 { crate::library::finish_set_up(); }\n");
+        }
         let Steps { before, arguments, after } = steps;
         let call = format!("{call}({})", arguments.join(", "));
         let text = match self.has_code() {
