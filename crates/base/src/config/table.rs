@@ -195,6 +195,8 @@ variables! {
         "C compiler of mpicc";
     CompilerCpp "FASTPATH_CXX" ValueKind::Text, "c++", false,
         "C++ compiler of mpicxx";
+    CompilerFortran "FASTPATH_FC" ValueKind::Text, "gfortran", false,
+        "Fortran compiler of mpifort";
     InternalJob "FASTPATH_INTERNAL_JOB" ValueKind::Text, "", true,
         "set by the launcher: rank and job of this process";
     InternalParent "FASTPATH_INTERNAL_PARENT" ValueKind::Text, "", true,
