@@ -28,15 +28,16 @@ endif
 	test-interchange test-budgets vm-test vm-test-all test-suites test-suites-sample test-loom test-miri test-tsan fuzz lint format demo bench results
 
 help:
-	@echo 'make build                  build library, launcher and tools (PROFILE=release)'
-	@echo 'make install PREFIX=DIR     install them, with mpicc, mpi.h, pkg-config files and manual pages'
+	@echo 'make build                  build libraries, launcher and tools (PROFILE=release)'
+	@echo 'make install PREFIX=DIR     install them, with mpicc, mpifort, mpi.h, mpif.h, pkg-config files and manual pages;'
+	@echo '                            builds the modules mpi and mpi_f08 for each Fortran compiler on the path'
 	@echo 'make prefix                 install them in build/prefix, where the tests and scripts/vm look for them'
 	@echo 'make test                   run all tests except the long ones; installs missing packages (tests/setup)'
 	@echo 'make test-all               run all tests, including the long ones'
 	@echo 'make test-crates            test the Rust crates'
 	@echo 'make test-programs          run MPI programs in C on several numbers of ranks, and tests of jobs (tests/run)'
 	@echo 'make test-tcp               run a sample of the programs over TCP (test-tcp-all: all, and tests of mpi4py)'
-	@echo 'make test-install           install into a scratch folder and build programs against it'
+	@echo 'make test-install           install into a scratch folder and build programs in C, C++ and Fortran against it'
 	@echo 'make test-interchange       run one binary on this library and on MPICH (installs its wheel)'
 	@echo 'make demo                   run a checked program on 4 ranks; print latency, its floor and a chart'
 	@echo 'make test-budgets           compare the instruction counts of calls with bench/budgets'
@@ -56,12 +57,13 @@ help:
 build:
 	@+$(MAKE) --no-print-directory -j2 build-library build-tools
 	@mkdir -p '$(BUILD)'
-	@for file in '$(call OUTPUT,$(PROFILE))/libmpi_abi.so' $(foreach name,mpiexec fastpath fastpath-abigen,'$(call OUTPUT,$(TOOLS))/$(name)'); do \
+	@for file in $(foreach name,libmpi_abi libmpifort_abi,'$(call OUTPUT,$(PROFILE))/$(name).so') \
+	    $(foreach name,mpiexec fastpath fastpath-abigen,'$(call OUTPUT,$(TOOLS))/$(name)'); do \
 	    [ "$$file" -ef "$(BUILD)/$${file##*/}" ] || ln -f "$$file" '$(BUILD)' || exit 1; \
 	done
 
 build-library:
-	$(if $(filter dev,$(PROFILE)),$(CLIPPY)) $(CARGO) build --profile $(PROFILE) -p fastpath-abi
+	$(if $(filter dev,$(PROFILE)),$(CLIPPY)) $(CARGO) build --profile $(PROFILE) -p fastpath-abi -p fastpath-abifort
 
 build-tools:
 	$(if $(filter dev,$(TOOLS)),$(CLIPPY) $(CARGO) build --workspace --all-targets, \

@@ -65,29 +65,27 @@ for name in mpi mpi-c mpi-cxx; do
 done
 
 # Fortran. Modules are built by mpifort, because they differ between compilers.
-if [ -e "$build/libmpifort_abi.so" ]; then
-    cp "$build/libmpifort_abi.so" "$new"
-    place 755 "$root/lib/libmpifort_abi.so.1"
-    link libmpifort_abi.so.1 "$root/lib/libmpifort_abi.so"
-    "$build/fastpath-abigen" mpif.h > "$new"
-    place 644 "$root/include/mpif.h"
-    modules=$root/share/fastpath/fortran
-    mkdir -p "$modules" "$root/lib/fastpath/fortran"
-    for name in mpifp_types mpi mpi_f08; do
-        "$build/fastpath-abigen" $name.f90 > "$new"
-        place 644 "$modules/$name.f90"
-    done
-    sources=$(cat "$modules/mpifp_types.f90" "$modules/mpi.f90" "$modules/mpi_f08.f90" | cksum)
-    sed "s/@VERSION@/$version/; s/@SOURCES@/${sources%% *}/" "$here/mpifort" > "$new"
-    place 755 "$root/bin/mpifort"
-    for name in mpif90 mpif77 mpifc mpifort_abi; do
-        link mpifort "$root/bin/$name"
-    done
-    sed "s/@VERSION@/$version/" "$here/mpi-fort.pc" > "$new"
-    place 644 "$root/lib/pkgconfig/mpi-fort.pc"
-    # The modules of pkg-config. Until there are some, the folder of mpif.h, because compilers warn of missing folders.
-    [ -d "$root/lib/fastpath/fortran/default" ] || ln -sfn ../../../include "$root/lib/fastpath/fortran/default"
-fi
+cp "$build/libmpifort_abi.so" "$new"
+place 755 "$root/lib/libmpifort_abi.so.1"
+link libmpifort_abi.so.1 "$root/lib/libmpifort_abi.so"
+"$build/fastpath-abigen" mpif.h > "$new"
+place 644 "$root/include/mpif.h"
+modules=$root/share/fastpath/fortran
+mkdir -p "$modules" "$root/lib/fastpath/fortran"
+for name in mpifp_types mpi mpi_f08; do
+    "$build/fastpath-abigen" $name.f90 > "$new"
+    place 644 "$modules/$name.f90"
+done
+sources=$(cat "$modules/mpifp_types.f90" "$modules/mpi.f90" "$modules/mpi_f08.f90" | cksum)
+sed "s/@VERSION@/$version/; s/@SOURCES@/${sources%% *}/" "$here/mpifort" > "$new"
+place 755 "$root/bin/mpifort"
+for name in mpif90 mpif77 mpifc mpifort_abi; do
+    link mpifort "$root/bin/$name"
+done
+sed "s/@VERSION@/$version/" "$here/mpi-fort.pc" > "$new"
+place 644 "$root/lib/pkgconfig/mpi-fort.pc"
+# The modules of pkg-config. Until there are some, the folder of mpif.h, because compilers warn of missing folders.
+[ -d "$root/lib/fastpath/fortran/default" ] || ln -sfn ../../../include "$root/lib/fastpath/fortran/default"
 
 # Manual pages and shell completions.
 "$build/mpiexec" --generate "$share"
@@ -103,13 +101,11 @@ place 644 "$root/share/man/man1/mpicc.1"
 for name in mpicxx mpic++; do
     link mpicc.1 "$root/share/man/man1/$name.1"
 done
-if [ -e "$root/bin/mpifort" ]; then
-    sed "s/@VERSION@/$version/" "$here/mpifort.1" > "$new"
-    place 644 "$root/share/man/man1/mpifort.1"
-    for name in mpif90 mpif77; do
-        link mpifort.1 "$root/share/man/man1/$name.1"
-    done
-fi
+sed "s/@VERSION@/$version/" "$here/mpifort.1" > "$new"
+place 644 "$root/share/man/man1/mpifort.1"
+for name in mpif90 mpif77; do
+    link mpifort.1 "$root/share/man/man1/$name.1"
+done
 link mpiexec "$root/share/bash-completion/completions/mpirun"
 link mpiexec.fish "$root/share/fish/vendor_completions.d/mpirun.fish"
 
@@ -122,9 +118,9 @@ build_modules() {
 
 # Modules of the Fortran compilers on the path, the default one first. A package is for other machines: its builder
 # calls `mpifort --build-modules COMPILER`.
-if [ -z "${DESTDIR:-}" ] && [ -e "$root/bin/mpifort" ] && "$root/bin/mpifort" -showme:command > /dev/null 2>&1; then
+if [ -z "${DESTDIR:-}" ] && "$root/bin/mpifort" -showme:command > /dev/null 2>&1; then
     build_modules
-    built=
+    built=:
     IFS=:
     for folder in $PATH; do
         for compiler in "$folder"/gfortran "$folder"/gfortran-[1-9]* "$folder"/flang "$folder"/flang-[1-9]*; do
