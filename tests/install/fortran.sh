@@ -100,6 +100,10 @@ for compiler in $compilers; do
     expect "$compiler: compiling and linking apart works" "mpi_f08: 1 ranks, sum 0" timeout 60 ./ring-two-steps
 done
 expect "gfortran's warnings about mpif.h are no errors" "ranks" sh -c '"$1" -o ring ring.f 2> log && ./ring' sh "$mpifort"
+printed=$(env FASTPATH_FC=gfortran ./ring 2>&1)
+[ "$printed" = "mpif.h: 1 ranks, sum 0" ] || fail "FASTPATH_FC in the environment of a program: $printed"
+awk '/^```/ { block++; next } block == 1' "$root/docs/fortran.md" > example.sh
+expect "the example of docs/fortran.md runs" "rank 1 of 2" env PATH="$prefix/bin:$PATH" timeout 60 sh -e example.sh
 expect "the library is found by RUNPATH, which LD_LIBRARY_PATH overrides" "(RUNPATH)" readelf -d ring
 expect "the compiler's own options get through" "GNU Fortran" "$mpifort" --version
 expect "a C source needs no option of Fortran" "1 ranks, sum 0" \
