@@ -191,9 +191,17 @@ echo 1 > version
 expect "a script's version names the folder" "scripted-1.0-" "$mpifort" -fc=./scripted -showme:compile
 echo 2 > version
 expect "a script may start another compiler later" "scripted-2.0-" "$mpifort" -fc=./scripted -showme:compile
+"$mpifort" -fc="env gfortran -g" -o ring ring.f90
+expect "a compiler may be several words" "mpi: 1 ranks" ./ring
+[ -z "$(find "$fortran/compilers" -name '*%env' -o -name '*%scripted')" ] || fail "the ID of what starts compilers is stored"
+mkdir tools
+ln -s "$(command -v readlink)" tools
+refuse "without a compiler" 127 "install gfortran or flang" env PATH="$scratch/tools" /bin/sh "$mpifort" -c ring.f90
 
 # Compilers that cannot compile a module.
 script no-f08 'case "$*" in *mpi_f08.f90*) echo "no assumed rank here"; exit 1 ;; --version) echo no-f08 1.0; exit ;; esac'
+"$mpifort" -fc="./no-f08 -g" -showme:compile 2> log > /dev/null
+[ ! -s log ] || fail "what build systems ask comes with a message: $(cat log)"
 expect "without mpi_f08, the module mpi works" "cannot compile the module mpi_f08" "$mpifort" -fc=./no-f08 -o ring ring.f90
 expect "that is reported once" "" "$mpifort" -fc=./no-f08 -o ring ring.f90
 [ -z "$printed" ] || fail "it is reported again: $printed"
