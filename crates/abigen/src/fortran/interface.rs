@@ -282,7 +282,9 @@ fn intent(
 }
 
 fn array(function: &Function, param: &Param, kind: &ArgumentKind, words: &[&str]) -> Option<Array> {
-    let is_array = !param.suffix.is_empty()
+    // `char name[]` is one string, `char *names[]` an array of strings.
+    let is_string = matches!(kind, ArgumentKind::Text { .. }) && param.ctype.stars == 0;
+    let is_array = !param.suffix.is_empty() && !is_string
         || matches!(kind, ArgumentKind::Weights)
         || *kind == ArgumentKind::Status && param.name.starts_with("array_of");
     if !is_array {
@@ -353,6 +355,13 @@ mod tests {
             assert_eq!(find(name).arguments[index].kind, ArgumentKind::Choice(None), "{name}");
         }
         assert!(matches!(find("MPI_Accumulate").arguments[0].kind, ArgumentKind::Choice(Some(_))));
+    }
+
+    #[test]
+    fn strings__are_arrays_by_their_stars() {
+        let array = |name: &str, index: usize| find(name).arguments[index].array.clone();
+        assert_eq!(array("MPI_Unpack_external", 0), None);
+        assert_eq!(array("MPI_Comm_spawn", 1), Some(Array { extent: "*".into() }));
     }
 
     #[test]
