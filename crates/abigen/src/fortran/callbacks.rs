@@ -3,92 +3,69 @@
 use super::interface::IntegerKind;
 use super::procedure::{Dummy, Method, Procedure, handle, integer};
 
-/// Arguments of a callback: names with types. Types are those of [`argument`].
-struct Callback {
-    name: &'static str,
-    arguments: &'static str,
-}
-
-/// Callbacks of module `mpi_f08`.
-const CALLBACKS: [Callback; 18] = [
-    Callback {
-        name: "MPI_User_function",
-        arguments: "invec:buffer inoutvec:buffer len:int datatype:MPI_Datatype",
-    },
-    Callback {
-        name: "MPI_User_function_c",
-        arguments: "invec:buffer inoutvec:buffer len:count datatype:MPI_Datatype",
-    },
-    Callback {
-        name: "MPI_Comm_copy_attr_function",
-        arguments: "oldcomm:MPI_Comm comm_keyval:int extra_state:address attribute_val_in:address \
-                    attribute_val_out:address flag:logical ierror:int",
-    },
-    Callback {
-        name: "MPI_Comm_delete_attr_function",
-        arguments: "comm:MPI_Comm comm_keyval:int attribute_val:address extra_state:address ierror:int",
-    },
-    Callback {
-        name: "MPI_Type_copy_attr_function",
-        arguments: "oldtype:MPI_Datatype type_keyval:int extra_state:address attribute_val_in:address \
-                    attribute_val_out:address flag:logical ierror:int",
-    },
-    Callback {
-        name: "MPI_Type_delete_attr_function",
-        arguments: "datatype:MPI_Datatype type_keyval:int attribute_val:address extra_state:address ierror:int",
-    },
-    Callback {
-        name: "MPI_Win_copy_attr_function",
-        arguments: "oldwin:MPI_Win win_keyval:int extra_state:address attribute_val_in:address \
-                    attribute_val_out:address flag:logical ierror:int",
-    },
-    Callback {
-        name: "MPI_Win_delete_attr_function",
-        arguments: "win:MPI_Win win_keyval:int attribute_val:address extra_state:address ierror:int",
-    },
-    Callback { name: "MPI_Comm_errhandler_function", arguments: "comm:MPI_Comm error_code:int" },
-    Callback { name: "MPI_File_errhandler_function", arguments: "file:MPI_File error_code:int" },
-    Callback {
-        name: "MPI_Session_errhandler_function",
-        arguments: "session:MPI_Session error_code:int",
-    },
-    Callback { name: "MPI_Win_errhandler_function", arguments: "win:MPI_Win error_code:int" },
-    Callback {
-        name: "MPI_Grequest_query_function",
-        arguments: "extra_state:address status:status ierror:int",
-    },
-    Callback { name: "MPI_Grequest_free_function", arguments: "extra_state:address ierror:int" },
-    Callback {
-        name: "MPI_Grequest_cancel_function",
-        arguments: "extra_state:address complete:logical ierror:int",
-    },
-    Callback {
-        name: "MPI_Datarep_extent_function",
-        arguments: "datatype:MPI_Datatype extent:address extra_state:address ierror:int",
-    },
-    Callback {
-        name: "MPI_Datarep_conversion_function",
-        arguments: "userbuf:buffer datatype:MPI_Datatype count:int filebuf:buffer position:offset \
-                    extra_state:address ierror:int",
-    },
-    Callback {
-        name: "MPI_Datarep_conversion_function_c",
-        arguments: "userbuf:buffer datatype:MPI_Datatype count:count filebuf:buffer position:offset \
-                    extra_state:address ierror:int",
-    },
+/// Callbacks of module `mpi_f08`: name, and arguments with the words of [`argument`].
+const CALLBACKS: [(&str, &str); 18] = [
+    ("MPI_User_function", "invec:buffer inoutvec:buffer len:int datatype:MPI_Datatype"),
+    ("MPI_User_function_c", "invec:buffer inoutvec:buffer len:count datatype:MPI_Datatype"),
+    (
+        "MPI_Comm_copy_attr_function",
+        "oldcomm:MPI_Comm comm_keyval:int extra_state:address attribute_val_in:address \
+         attribute_val_out:address flag:logical ierror:int",
+    ),
+    (
+        "MPI_Comm_delete_attr_function",
+        "comm:MPI_Comm comm_keyval:int attribute_val:address extra_state:address ierror:int",
+    ),
+    (
+        "MPI_Type_copy_attr_function",
+        "oldtype:MPI_Datatype type_keyval:int extra_state:address attribute_val_in:address \
+         attribute_val_out:address flag:logical ierror:int",
+    ),
+    (
+        "MPI_Type_delete_attr_function",
+        "datatype:MPI_Datatype type_keyval:int attribute_val:address extra_state:address \
+         ierror:int",
+    ),
+    (
+        "MPI_Win_copy_attr_function",
+        "oldwin:MPI_Win win_keyval:int extra_state:address attribute_val_in:address \
+         attribute_val_out:address flag:logical ierror:int",
+    ),
+    (
+        "MPI_Win_delete_attr_function",
+        "win:MPI_Win win_keyval:int attribute_val:address extra_state:address ierror:int",
+    ),
+    ("MPI_Comm_errhandler_function", "comm:MPI_Comm error_code:int"),
+    ("MPI_File_errhandler_function", "file:MPI_File error_code:int"),
+    ("MPI_Session_errhandler_function", "session:MPI_Session error_code:int"),
+    ("MPI_Win_errhandler_function", "win:MPI_Win error_code:int"),
+    ("MPI_Grequest_query_function", "extra_state:address status:status ierror:int"),
+    ("MPI_Grequest_free_function", "extra_state:address ierror:int"),
+    ("MPI_Grequest_cancel_function", "extra_state:address complete:logical ierror:int"),
+    (
+        "MPI_Datarep_extent_function",
+        "datatype:MPI_Datatype extent:address extra_state:address ierror:int",
+    ),
+    (
+        "MPI_Datarep_conversion_function",
+        "userbuf:buffer datatype:MPI_Datatype count:int filebuf:buffer position:offset \
+         extra_state:address ierror:int",
+    ),
+    (
+        "MPI_Datarep_conversion_function_c",
+        "userbuf:buffer datatype:MPI_Datatype count:count filebuf:buffer position:offset \
+         extra_state:address ierror:int",
+    ),
 ];
 
 /// Callbacks of MPI-1, which module `mpi_f08` does not have.
-const OLD_CALLBACKS: [Callback; 2] = [
-    Callback {
-        name: "MPI_Copy_function",
-        arguments: "oldcomm:MPI_Comm keyval:int extra_state:int attribute_val_in:int attribute_val_out:int \
-                    flag:logical ierr:int",
-    },
-    Callback {
-        name: "MPI_Delete_function",
-        arguments: "comm:MPI_Comm keyval:int attribute_val:int extra_state:int ierr:int",
-    },
+const OLD_CALLBACKS: [(&str, &str); 2] = [
+    (
+        "MPI_Copy_function",
+        "oldcomm:MPI_Comm keyval:int extra_state:int attribute_val_in:int attribute_val_out:int \
+         flag:logical ierr:int",
+    ),
+    ("MPI_Delete_function", "comm:MPI_Comm keyval:int attribute_val:int extra_state:int ierr:int"),
 ];
 
 /// Predefined callbacks and their types.
@@ -109,29 +86,20 @@ pub(super) const PREDEFINED: [(&str, &str); 14] = [
     ("MPI_NULL_DELETE_FN", "MPI_Delete_function"),
 ];
 
-/// Interfaces of all callbacks, with the names of the types.
-pub(super) fn callback_interfaces(method: Method) -> Vec<Procedure> {
-    CALLBACKS.iter().map(|callback| procedure(callback.name, callback, method)).collect()
+/// Interfaces of all callbacks of `mpi_f08`, with the names of the types.
+pub(super) fn callback_interfaces() -> Vec<Procedure> {
+    CALLBACKS.iter().map(|(name, arguments)| procedure(name, arguments, Method::F08)).collect()
 }
 
 /// Interfaces of the predefined callbacks of `method`. Both modules name the same symbols.
 pub(super) fn predefined_callbacks(method: Method) -> Vec<Procedure> {
-    let find = |name: &str| CALLBACKS.iter().find(|callback| callback.name == name);
-    let old = |name: &str| OLD_CALLBACKS.iter().find(|callback| callback.name == name);
-    PREDEFINED
-        .iter()
-        .filter_map(|(name, of)| {
-            let callback = match method {
-                Method::F08 => find(of),
-                Method::F90 => find(of).or_else(|| old(of)),
-            };
-            Some(procedure(name, callback?, method))
-        })
-        .collect()
+    let old = if method == Method::F90 { &OLD_CALLBACKS[..] } else { &[] };
+    let find = |name: &str| CALLBACKS.iter().chain(old).find(|callback| callback.0 == name);
+    PREDEFINED.iter().filter_map(|(name, of)| Some(procedure(name, find(of)?.1, method))).collect()
 }
 
-fn procedure(name: &str, callback: &Callback, method: Method) -> Procedure {
-    let dummies = callback.arguments.split_whitespace().map(|text| {
+fn procedure(name: &str, arguments: &str, method: Method) -> Procedure {
+    let dummies = arguments.split_whitespace().map(|text| {
         let (name, of) = text.split_once(':').unwrap_or((text, "int"));
         argument(name, of, method)
     });
@@ -166,7 +134,7 @@ mod tests {
     fn callbacks__are_those_of_the_c_table() {
         let table = Table::builtin().unwrap();
         let all = CALLBACKS.iter().chain(&OLD_CALLBACKS);
-        let mut names: Vec<&str> = all.map(|callback| callback.name).collect();
+        let mut names: Vec<&str> = all.map(|(name, _)| *name).collect();
         names.sort_unstable();
         let mut expected: Vec<&str> = table.callbacks.iter().map(|c| c.name.as_str()).collect();
         expected.retain(|name| !name.starts_with("MPI_T_"));

@@ -48,7 +48,7 @@ pub fn emit_mpi(table: &Table) -> Result<String, ParseError> {
 pub fn emit_mpi_f08(table: &Table) -> Result<String, ParseError> {
     let mut out = head(table, "mpi_f08", Method::F08);
     out.push_str("\n  abstract interface\n");
-    for callback in callback_interfaces(Method::F08) {
+    for callback in callback_interfaces() {
         callback.push(&mut out, 4);
     }
     out.push_str("  end interface\n\n  interface\n");

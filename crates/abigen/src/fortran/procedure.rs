@@ -37,8 +37,8 @@ pub(super) struct Dummy {
     pub is_unchecked: bool,
 }
 
-/// Directives for arguments without checks. Each is a comment to the compilers that it is not for: gfortran; flang, Cray
-/// and NVIDIA; Intel.
+/// Directives for arguments without checks, one each for gfortran, for flang (also Cray, NVIDIA) and for Intel. Other
+/// compilers read a directive as a comment.
 const UNCHECKED: [&str; 3] =
     ["!GCC$ ATTRIBUTES NO_ARG_CHECK :: ", "!DIR$ IGNORE_TKR ", "!DEC$ ATTRIBUTES NO_ARG_CHECK :: "];
 
