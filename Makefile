@@ -25,7 +25,7 @@ endif
 
 .PHONY: help build build-library build-tools install prefix setup test test-all test-crates test-programs test-programs-all test-tcp \
 	test-tcp-all test-install \
-	test-interchange test-budgets vm-test vm-test-all test-suites test-suites-sample test-loom test-miri test-tsan fuzz lint format demo bench results
+	test-interchange test-fortran test-fortran-all test-budgets vm-test vm-test-all test-suites test-suites-sample test-loom test-miri test-tsan fuzz lint format demo bench results
 
 help:
 	@echo 'make build                  build libraries, launcher and tools (PROFILE=release)'
@@ -38,6 +38,7 @@ help:
 	@echo 'make test-programs          run MPI programs in C on several numbers of ranks, and tests of jobs (tests/run)'
 	@echo 'make test-tcp               run a sample of the programs over TCP (test-tcp-all: all, and tests of mpi4py)'
 	@echo 'make test-install           install into a scratch folder and build programs in C, C++ and Fortran against it'
+	@echo 'make test-fortran           compile the Fortran modules and programs with each compiler (test-fortran-all: compare every interface)'
 	@echo 'make test-interchange       run one binary on this library and on MPICH (installs its wheel)'
 	@echo 'make demo                   run a checked program on 4 ranks; print latency, its floor and a chart'
 	@echo 'make test-budgets           compare the instruction counts of calls with bench/budgets'
@@ -81,13 +82,14 @@ prefix: build
 # machine occupy one processor, and the programs wait half of their time. tests/parts prints failures, and the seconds of
 # each part. The tools are those of the profile of the tests of crates.
 PARALLEL = make test-crates & make prefix & make test-programs & make vm-test & make test-suites-sample & \
-    make test-loom & make test-tcp & make test-install & make test-interchange & make test-budgets
+    make test-loom & make test-tcp & make test-install & make test-interchange & make test-fortran & \
+    make test-budgets
 
 test: setup
 	@TOOLS=dev tests/parts '$(PARALLEL)'
 
 test-all: setup
-	@tests/parts 'make test-crates' 'make test-programs-all' 'make test-tcp-all' 'make test-install & make test-interchange' \
+	@tests/parts 'make test-crates' 'make test-programs-all' 'make test-tcp-all' 'make test-install & make test-interchange & make test-fortran-all' \
 	    'make test-budgets' 'make vm-test-all' 'make fuzz' 'make test-suites' 'make test-loom PREEMPTIONS=5' \
 	    'scripts/miri --if-there' 'scripts/tsan --if-there'
 
@@ -133,6 +135,14 @@ test-install: build
 
 test-interchange: build
 	tests/interchange/run.sh '$(BUILD)' $(MPICH)
+
+# The generated Fortran texts, with each compiler that is installed.
+test-fortran: build
+	tests/fortran/compile '$(BUILD)'
+
+# Also compares every interface with the standard's binding; pympistandard is in the test cache.
+test-fortran-all: test-fortran
+	tests/fortran/bindings '$(BUILD)'
 
 test-budgets: prefix
 	build/prefix/bin/fastpath bench instructions --functions 0 --budget bench/budgets
