@@ -19,5 +19,6 @@ pub use interface::{
     Argument, ArgumentKind, Array, ElementCount, IntegerKind, Intent, Interface, interfaces,
 };
 pub use modules::{emit_mpi, emit_mpi_f08};
+pub use procedure::Buffers;
 pub use shims::{VERSION_SCRIPT, emit_shims};
 pub use types::emit_types;

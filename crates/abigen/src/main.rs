@@ -1,6 +1,7 @@
 //! `fastpath-abigen header`: prints `mpi.h`, or another product of the table.
 
-use fastpath_abigen::{Table, asserts, fortran, header};
+use fastpath_abigen::fortran::{self, Buffers};
+use fastpath_abigen::{Table, asserts, header};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -11,6 +12,7 @@ usage: fastpath-abigen header            the C header
        fastpath-abigen mpifp_types.f90   the Fortran module that the two others use
        fastpath-abigen mpi.f90           the Fortran module mpi
        fastpath-abigen mpi_f08.f90       the Fortran module mpi_f08
+                       --addresses       after each of these two: for compilers without assumed rank
        fastpath-abigen symbols           all exported names
        fastpath-abigen version";
 
@@ -33,8 +35,15 @@ fn run() -> Result<(), String> {
         ["asserts"] => print(&asserts::emit_program(&table))?,
         ["mpif.h"] => print(&fortran::emit_include(&table))?,
         ["mpifp_types.f90"] => print(&fortran::emit_types(&table))?,
-        ["mpi.f90"] => print(&fortran::emit_mpi(&table).map_err(|e| e.to_string())?)?,
-        ["mpi_f08.f90"] => print(&fortran::emit_mpi_f08(&table).map_err(|e| e.to_string())?)?,
+        [name @ ("mpi.f90" | "mpi_f08.f90"), ref options @ ..] => {
+            let buffers = match options {
+                [] => Buffers::Descriptors,
+                ["--addresses"] => Buffers::Addresses,
+                _ => return Err(USAGE.into()),
+            };
+            let emit = if name == "mpi.f90" { fortran::emit_mpi } else { fortran::emit_mpi_f08 };
+            print(&emit(&table, buffers).map_err(|e| e.to_string())?)?;
+        }
         ["symbols"] => print(&(table.symbols().join("\n") + "\n"))?,
         ["version"] => print(concat!(env!("CARGO_PKG_VERSION"), "\n"))?,
         _ => return Err(USAGE.into()),

@@ -3,18 +3,18 @@
 use super::callbacks::{callback_interfaces, predefined_callbacks};
 use super::constants::{ConstantKind, constants};
 use super::interface::{ArgumentKind, IntegerKind, Interface, interfaces};
-use super::procedure::{Dummy, Method, Procedure, integer};
+use super::procedure::{Buffers, Dummy, Method, Procedure, integer};
 use super::types::{SPECIAL_ADDRESSES, SpecialKind, push_special, title};
 use crate::model::Table;
 use crate::parse::ParseError;
 use std::fmt::Write;
 
-/// Generates `mpi.f90`.
+/// Generates `mpi.f90`. With [`Buffers::Addresses`] it lacks `MPI_Sizeof`, which takes a descriptor.
 ///
 /// # Errors
 /// An invalid line of `table/fortran.txt`.
-pub fn emit_mpi(table: &Table) -> Result<String, ParseError> {
-    let mut out = head(table, "mpi", Method::F90);
+pub fn emit_mpi(table: &Table, buffers: Buffers) -> Result<String, ParseError> {
+    let mut out = head(table, "mpi", Method::F90, buffers);
     out.push_str("\n  interface\n");
     for callback in predefined_callbacks(Method::F90) {
         callback.push(&mut out, 4);
@@ -25,14 +25,16 @@ pub fn emit_mpi(table: &Table) -> Result<String, ParseError> {
     for prefix in ["", "P"] {
         out.push_str("\n  interface\n");
         for interface in small().filter(|interface| !has_pointer_form(interface)) {
-            Procedure::from_interface(table, interface, Method::F90, prefix).push(&mut out, 4);
+            Procedure::from_interface(table, interface, Method::F90, buffers, prefix)
+                .push(&mut out, 4);
         }
-        for extra in extras(Method::F90, prefix) {
+        for extra in extras(Method::F90, buffers, prefix) {
             extra.push(&mut out, 4);
         }
         out.push_str("  end interface\n\n");
         for interface in small().filter(|interface| has_pointer_form(interface)) {
-            let integers = Procedure::from_interface(table, interface, Method::F90, prefix);
+            let integers =
+                Procedure::from_interface(table, interface, Method::F90, buffers, prefix);
             let pointers = pointer_form(&integers);
             push_generic(&mut out, &integers.name, &[integers.clone(), pointers]);
         }
@@ -41,12 +43,12 @@ pub fn emit_mpi(table: &Table) -> Result<String, ParseError> {
     Ok(out)
 }
 
-/// Generates `mpi_f08.f90`.
+/// Generates `mpi_f08.f90`. With [`Buffers::Addresses`] it lacks `MPI_Sizeof`, which takes a descriptor.
 ///
 /// # Errors
 /// An invalid line of `table/fortran.txt`.
-pub fn emit_mpi_f08(table: &Table) -> Result<String, ParseError> {
-    let mut out = head(table, "mpi_f08", Method::F08);
+pub fn emit_mpi_f08(table: &Table, buffers: Buffers) -> Result<String, ParseError> {
+    let mut out = head(table, "mpi_f08", Method::F08, buffers);
     out.push_str("\n  abstract interface\n");
     for callback in callback_interfaces() {
         callback.push(&mut out, 4);
@@ -63,11 +65,11 @@ pub fn emit_mpi_f08(table: &Table) -> Result<String, ParseError> {
             let specifics: Vec<Procedure> = generic
                 .forms
                 .iter()
-                .map(|form| Procedure::from_interface(table, form, Method::F08, prefix))
+                .map(|form| Procedure::from_interface(table, form, Method::F08, buffers, prefix))
                 .collect();
             push_generic(&mut out, &format!("{prefix}{}", generic.name), &specifics);
         }
-        for extra in extras(Method::F08, prefix) {
+        for extra in extras(Method::F08, buffers, prefix) {
             let (name, _) = extra.name.rsplit_once("_f08").unwrap_or((&extra.name, ""));
             push_generic(&mut out, name, std::slice::from_ref(&extra));
         }
@@ -77,7 +79,7 @@ pub fn emit_mpi_f08(table: &Table) -> Result<String, ParseError> {
 }
 
 /// Everything of a module before its procedures.
-fn head(table: &Table, name: &str, method: Method) -> String {
+fn head(table: &Table, name: &str, method: Method, buffers: Buffers) -> String {
     let mut out = format!(
         "\
 ! Module {name} of the MPI 5.0 standard ABI.
@@ -96,7 +98,8 @@ module {name}
 "
     );
     let is_f08 = method == Method::F08;
-    let value = if is_f08 { ".true." } else { ".false." };
+    let has_descriptors = is_f08 && buffers == Buffers::Descriptors;
+    let value = if has_descriptors { ".true." } else { ".false." };
     for constant in ["MPI_SUBARRAYS_SUPPORTED", "MPI_ASYNC_PROTECTS_NONBLOCKING"] {
         _ = writeln!(out, "  logical, parameter :: {constant} = {value}");
     }
@@ -168,7 +171,7 @@ fn pointer_form(integers: &Procedure) -> Procedure {
 }
 
 /// Procedures that C does not have.
-fn extras(method: Method, prefix: &str) -> Vec<Procedure> {
+fn extras(method: Method, buffers: Buffers, prefix: &str) -> Vec<Procedure> {
     let is_f08 = method == Method::F08;
     let named = |name: &str, suffix: &str| {
         Procedure::new(&format!("{prefix}{name}{}", if is_f08 { suffix } else { "" }))
@@ -178,25 +181,30 @@ fn extras(method: Method, prefix: &str) -> Vec<Procedure> {
         |text: &str, intent: &str| if is_f08 { format!("{text}{intent}") } else { text.into() };
     let symbol = |name: &str| Some(format!("{prefix}{name}_f08ts_").to_lowercase());
 
-    // The descriptor has the size of an element of any type and kind, also in module `mpi`.
-    let size_of = Procedure {
-        symbol: symbol("MPI_Sizeof"),
-        dummies: vec![
-            Dummy::new("x", descriptor),
-            Dummy::new("size", &intent("integer", ", intent(out)")),
-            Dummy::ierror(method),
-        ],
-        ..named("MPI_Sizeof", "_f08ts")
-    };
-    let sync = if is_f08 {
+    let mut all = Vec::new();
+    if buffers == Buffers::Descriptors {
+        // The descriptor has the size of an element of any type and kind, also in module `mpi`.
+        all.push(Procedure {
+            symbol: symbol("MPI_Sizeof"),
+            dummies: vec![
+                Dummy::new("x", descriptor),
+                Dummy::new("size", &intent("integer", ", intent(out)")),
+                Dummy::ierror(method),
+            ],
+            ..named("MPI_Sizeof", "_f08ts")
+        });
+    }
+    all.push(if is_f08 && buffers == Buffers::Descriptors {
         Procedure {
             symbol: symbol("MPI_F_sync_reg"),
             dummies: vec![Dummy::new("buf", &format!("{descriptor}, asynchronous"))],
             ..named("MPI_F_sync_reg", "_f08ts")
         }
     } else {
-        Procedure { dummies: vec![Dummy::unchecked("buf")], ..named("MPI_F_sync_reg", "") }
-    };
+        let mut buffer = Dummy::unchecked("buf");
+        buffer.kind += if is_f08 { ", asynchronous" } else { "" };
+        Procedure { dummies: vec![buffer], ..named("MPI_F_sync_reg", "_f08") }
+    });
     let conversion = |name: &str, is_from_array: bool| {
         let (array, status) = if is_from_array {
             (", intent(in)", ", intent(out)")
@@ -212,7 +220,9 @@ fn extras(method: Method, prefix: &str) -> Vec<Procedure> {
         dummies.push(Dummy::ierror(method));
         Procedure { dummies, ..named(name, "_f08") }
     };
-    vec![size_of, sync, conversion("MPI_Status_f2f08", true), conversion("MPI_Status_f082f", false)]
+    all.push(conversion("MPI_Status_f2f08", true));
+    all.push(conversion("MPI_Status_f082f", false));
+    all
 }
 
 #[cfg(test)]
@@ -232,15 +242,17 @@ mod tests {
     #[test]
     fn modules__keep_to_their_width() {
         let table = table();
-        assert_width(&emit_mpi(&table).unwrap());
-        assert_width(&emit_mpi_f08(&table).unwrap());
+        for buffers in [Buffers::Descriptors, Buffers::Addresses] {
+            assert_width(&emit_mpi(&table, buffers).unwrap());
+            assert_width(&emit_mpi_f08(&table, buffers).unwrap());
+        }
         assert_width(&super::super::emit_types(&table));
     }
 
     #[test]
     fn module_mpi__has_each_small_form_twice() {
         let table = table();
-        let text = emit_mpi(&table).unwrap();
+        let text = emit_mpi(&table, Buffers::Descriptors).unwrap();
         for interface in interfaces(&table).unwrap() {
             for prefix in ["", "P"] {
                 let head = format!(" {prefix}{}(", interface.function.name);
@@ -253,7 +265,7 @@ mod tests {
 
     #[test]
     fn module_mpi_f08__has_one_binding_label_for_each_form_with_descriptors() {
-        let text = emit_mpi_f08(&table()).unwrap();
+        let text = emit_mpi_f08(&table(), Buffers::Descriptors).unwrap();
         for line in [
             "    subroutine MPI_Comm_rank_f08(comm, rank, ierror)",
             "    subroutine MPI_Barrier_f08(comm, ierror)",
@@ -269,6 +281,18 @@ mod tests {
         }
         for absent in ["MPI_Type_get_extent_c", "MPI_Attr_get", "MPI_Psend_init_c"] {
             assert!(!text.contains(absent), "{absent}");
+        }
+    }
+    #[test]
+    fn modules__without_descriptors__have_no_assumed_rank_and_no_bind_c_procedure() {
+        let table = table();
+        for text in [
+            emit_mpi(&table, Buffers::Addresses).unwrap(),
+            emit_mpi_f08(&table, Buffers::Addresses).unwrap(),
+        ] {
+            assert!(!text.contains("dimension(..)") && !text.contains("_f08ts"));
+            assert!(!text.contains(") bind(C") && !text.contains(".true."));
+            assert!(text.contains("!DIR$ IGNORE_TKR buf"));
         }
     }
 }

@@ -13,6 +13,15 @@ pub(super) enum Method {
     F08,
 }
 
+/// How choice buffers are passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buffers {
+    /// Module `mpi_f08` passes C descriptors of arrays.
+    Descriptors,
+    /// Both modules pass addresses. A compiler without assumed rank needs this.
+    Addresses,
+}
+
 /// An external procedure with its explicit interface.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Procedure {
@@ -94,13 +103,13 @@ impl Procedure {
 
     /// The procedure of `interface`. `prefix` is "P" for the names of the profiling interface.
     pub(super) fn from_interface(
-        table: &Table, interface: &Interface, method: Method, prefix: &str,
+        table: &Table, interface: &Interface, method: Method, buffers: Buffers, prefix: &str,
     ) -> Self {
         let function = &interface.function;
         let name = format!("{prefix}{}", function.name);
         let mut procedure = Self::new(&name);
         if method == Method::F08 {
-            if takes_descriptors(interface) {
+            if buffers == Buffers::Descriptors && has_choice_buffer(interface) {
                 procedure.name = format!("{name}_f08ts");
                 procedure.symbol = Some(format!("{}_", procedure.name.to_lowercase()));
             } else {
@@ -110,7 +119,7 @@ impl Procedure {
         procedure.dummies = interface
             .arguments
             .iter()
-            .map(|argument| dummy(argument, method, procedure.symbol.is_some()))
+            .map(|argument| dummy(argument, method, buffers, procedure.symbol.is_some()))
             .collect();
         procedure.result = match table.kind(&function.ret.base) {
             Some(CTypeKind::Double) => Some("double precision".into()),
@@ -182,20 +191,24 @@ impl Procedure {
     }
 }
 
-/// Whether the procedure of `mpi_f08` takes C descriptors.
-pub(super) fn takes_descriptors(interface: &Interface) -> bool {
-    interface
-        .arguments
-        .iter()
-        .any(|a| matches!(a.kind, ArgumentKind::Choice(_) | ArgumentKind::Location))
+/// Whether `mpi_f08` passes C descriptors to this procedure.
+fn has_choice_buffer(interface: &Interface) -> bool {
+    interface.arguments.iter().any(is_choice_buffer)
 }
 
-fn dummy(argument: &Argument, method: Method, is_bind_c: bool) -> Dummy {
+fn is_choice_buffer(argument: &Argument) -> bool {
+    matches!(argument.kind, ArgumentKind::Choice(_) | ArgumentKind::Location)
+}
+
+fn dummy(argument: &Argument, method: Method, buffers: Buffers, is_bind_c: bool) -> Dummy {
     let is_f08 = method == Method::F08;
     let address = || integer(IntegerKind::Address);
     let kind = match &argument.kind {
-        ArgumentKind::Choice(_) | ArgumentKind::Location | ArgumentKind::Detached if !is_f08 => {
-            return Dummy::unchecked(&argument.name);
+        ArgumentKind::Detached if !is_f08 => return Dummy::unchecked(&argument.name),
+        _ if is_choice_buffer(argument) && !(is_f08 && buffers == Buffers::Descriptors) => {
+            let mut dummy = Dummy::unchecked(&argument.name);
+            dummy.kind += &attributes(argument, method);
+            return dummy;
         }
         ArgumentKind::Choice(_) | ArgumentKind::Location => "type(*), dimension(..)".into(),
         // gfortran 11 accepts no CHARACTER(LEN=*) in a bind(C) procedure. Other compilers pass a descriptor for both.
