@@ -161,8 +161,8 @@ macro_rules! sync_registers {
 }
 
 sync_registers! {
-    mpi_f_sync_reg_ mpi_f_sync_reg_f08ts_ mpi_f_sync_reg_fts_
-    pmpi_f_sync_reg_ pmpi_f_sync_reg_f08ts_ pmpi_f_sync_reg_fts_
+    mpi_f_sync_reg_ mpi_f_sync_reg_f08_ mpi_f_sync_reg_f08ts_ mpi_f_sync_reg_fts_
+    pmpi_f_sync_reg_ pmpi_f_sync_reg_f08_ pmpi_f_sync_reg_f08ts_ pmpi_f_sync_reg_fts_
 }
 
 macro_rules! sizes {
