@@ -1,5 +1,6 @@
-"""C programs of tests/c, by name, and the data line at the head of each. A folder is a chapter of the standard or a
-subject; tests/c/fixtures has programs that other tests compile. Names are unique over all folders.
+"""Programs of tests/c and tests/fortran, by name, and the data line at the head of each. A folder of tests/c is a chapter
+of the standard or a subject; `fixtures` has programs that other tests compile. Names are unique over all folders of a
+language. A Fortran source is preprocessed, and its data line is a comment.
 
     test: ranks=1,2,3,4,8 timeout=60 env=NAME=VALUE args=WORDS link=-lm
 
@@ -8,6 +9,9 @@ subject; tests/c/fixtures has programs that other tests compile. Names are uniqu
     args       its arguments, separated by commas; lists separated by semicolons give one run each
     env        a variable for every run; may be repeated
     link       an argument for the compiler; may be repeated
+    methods    Fortran: the program is compiled for each of these methods, separated by commas: mpif.h, mpi, mpi_f08. The
+               method is the end of the program's name. Without it the source names its method
+    with       Fortran: a C source of the same folder, compiled by mpicc and linked
     stderr     `any`: it may print to standard error
     exit       expected exit code (0)
     only       `all`: only in the long run; `build`: compiled for other tests, never run by itself
@@ -26,9 +30,19 @@ import os
 import re
 import subprocess
 
-FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "c")
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FOLDER, FORTRAN = os.path.join(TESTS, "c"), os.path.join(TESTS, "fortran")
 KEYS = {"ranks", "timeout", "args", "env", "link", "stderr", "exit", "only", "variants", "mistakes", "within", "needs"}
+FORTRAN_KEYS = {"methods", "with"}
 FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+FORTRAN_FLAGS = ["-cpp", "-O1", "-g"]
+# flang has none of these options, and no warnings by default. Programs have procedures that the common file declares.
+GFORTRAN_FLAGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-dummy-argument",
+                  "-Wno-compare-reals", "-fcheck=bounds,do,mem,pointer"]
+# mpif.h declares no interfaces, so buffers of two types in one file are warnings.
+MPIF_FLAGS = ["-w"]
+FORTRAN_ENDS = (".f90", ".f")
+METHODS = {"mpif.h": "METHOD_MPIF", "mpi": "METHOD_MPI", "mpi_f08": "METHOD_F08"}
 IMMEDIATE_OFF = "sendi,recvi,directed,immediate-datatype"
 
 
@@ -99,8 +113,11 @@ def build(binary, command, sources):
 def _build(binary, command, sources):
     mpicc = command[0]
     prefix = os.path.dirname(os.path.dirname(mpicc))
-    # The header and the library may have changed with the installation.
-    installed = [mpicc, os.path.join(prefix, "include", "mpi.h"), os.path.join(prefix, "lib", "libmpi_abi.so")]
+    # The headers, the modules and the libraries may have changed with the installation.
+    files = ["include/mpi.h", "lib/libmpi_abi.so"]
+    if os.path.basename(mpicc) == "mpifort":
+        files += ["include/mpif.h", "lib/libmpifort_abi.so", "share/fastpath/fortran/mpi_f08.f90"]
+    installed = [mpicc, *(os.path.join(prefix, file) for file in files)]
     newest = max(os.stat(path).st_mtime for path in [*sources, *filter(os.path.exists, installed)])
     # A program uses the library of the installation whose compiler built it.
     by = binary + ".by"
@@ -117,23 +134,35 @@ def _build(binary, command, sources):
     return None
 
 
+@functools.cache
+def _fortran_compiler(mpifort):
+    """Name of the compiler that mpifort calls, and the flags for it."""
+    named = subprocess.run([mpifort, "-showme:command"], capture_output=True, text=True, check=True).stdout.strip()
+    strict = GFORTRAN_FLAGS if "gfortran" in os.path.basename(named) else []
+    return named, [*FORTRAN_FLAGS, *strict]
+
+
 class Program:
-    def __init__(self, path):
-        self.path = path
-        self.name = os.path.splitext(os.path.basename(path))[0]
+    """A program; `method`: the one of its methods for which it is compiled, if it names any."""
+
+    def __init__(self, path, method=None):
+        self.path, self.method = path, method
+        self.name = "-".join([os.path.splitext(os.path.basename(path))[0], *([method] if method else [])])
+        self.is_fortran = path.endswith(FORTRAN_ENDS)
+        self.methods, self.c_source = [], None
         self.ranks, self.timeout, self.args, self.env, self.link = [1, 2, 3, 4], 60, [[]], {}, []
         self.quiet, self.exit, self.only, self.has_variants = True, 0, "", True
         self.has_mistakes = self.within = False
         self.needed, self.chosen = None, []
         with open(path, encoding="utf-8") as file:
             head = file.read(4096)
-        for line in re.findall(r"^[ /*]*test: (.*?)(?:\*/)?$", head, re.MULTILINE):
+        for line in re.findall(r"^[ /*!c]*test: (.*?)(?:\*/)?$", head, re.MULTILINE):
             for word in line.split():
                 self._read(word)
 
     def _read(self, word):
         key, _, value = word.partition("=")
-        if key not in KEYS or not value:
+        if key not in (KEYS | FORTRAN_KEYS if self.is_fortran else KEYS) or not value:
             raise ValueError(f"{self.path}: unknown word {word!r} in its line of data")
         if key == "ranks":
             self.ranks = [int(n) for n in value.split(",")]
@@ -146,6 +175,12 @@ class Program:
             self.env[name] = content
         elif key == "link":
             self.link.append(value)
+        elif key == "methods":
+            self.methods = value.split(",")
+            if unknown := set(self.methods) - set(METHODS):
+                raise ValueError(f"{self.path}: unknown methods {sorted(unknown)}")
+        elif key == "with":
+            self.c_source = os.path.join(os.path.dirname(self.path), value)
         elif key == "stderr":
             self.quiet = value != "any"
         elif key == "exit":
@@ -171,7 +206,26 @@ class Program:
         with open(self.path, encoding="utf-8") as file:
             included = re.findall(r'#include "([^"]+)"', file.read())
         sources = [self.path] + [os.path.join(os.path.dirname(self.path), name) for name in included]
+        if self.is_fortran:
+            return self._compile_fortran(mpicc, sources)
         return build(self.binary, [mpicc, *FLAGS, "-o", self.binary, self.path, *self.link], sources)
+
+    def _compile_fortran(self, mpicc, sources):
+        """Compiles it by the mpifort beside mpicc, and links its C source."""
+        mpifort = os.path.join(os.path.dirname(mpicc), "mpifort")
+        compiler, flags = _fortran_compiler(mpifort)
+        if self.method == "mpif.h" or self.path.endswith(".f"):
+            flags = [flag for flag in flags if not flag.startswith("-W")] + MPIF_FLAGS
+        if self.method:
+            flags = [*flags, f"-D{METHODS[self.method]}"]
+        objects = []
+        if self.c_source:
+            objects = [self.binary + ".o"]
+            complaint = build(objects[0], [mpicc, *FLAGS, "-fPIC", "-c", "-o", objects[0], self.c_source], [self.c_source])
+            if complaint:
+                return complaint
+        words = [mpifort, f"-fc={compiler}", *flags, "-o", self.binary, self.path, *objects, *self.link]
+        return build(self.binary, words, [*sources, *objects])
 
     def needs(self, ranks):
         """Resources of a run on that many ranks; see harness.schedule.Test."""
@@ -211,11 +265,13 @@ class Program:
 
 @functools.cache
 def _sources(folder):
-    """The source file of each program below a folder, by the program's name, in the order of names."""
+    """The source file of each program below a folder, by the program's name, in the order of names. A folder with
+    Fortran programs has no C programs: C sources there are parts of them."""
     found = {}
     for place, _, files in os.walk(folder):
-        for name in (name.removesuffix(".c") for name in files if name.endswith(".c")):
-            path = os.path.join(place, name + ".c")
+        ends = FORTRAN_ENDS if any(name.endswith(FORTRAN_ENDS) for name in files) else (".c",)
+        for file in (file for file in files if file.endswith(ends)):
+            name, path = os.path.splitext(file)[0], os.path.join(place, file)
             if name in found:
                 raise ValueError(f"{found[name]} and {path} are programs of the same name")
             found[name] = path
@@ -223,13 +279,17 @@ def _sources(folder):
 
 
 def find(folder=FOLDER):
-    """All programs below a folder, in the order of their names."""
-    return [Program(path) for path in _sources(folder).values()]
+    """All programs below a folder, in the order of their names: one for each method of a Fortran source."""
+    programs = []
+    for path in _sources(folder).values():
+        one = Program(path)
+        programs += [Program(path, method) for method in one.methods] or [one]
+    return programs
 
 
 def source(name):
-    """The source file of a program of tests/c."""
-    try:
-        return _sources(FOLDER)[name]
-    except KeyError:
-        raise ValueError(f"tests/c has no program {name}") from None
+    """The source file of a program of tests/c or tests/fortran."""
+    found = _sources(FOLDER).get(name) or _sources(FORTRAN).get(name)
+    if found is None:
+        raise ValueError(f"tests/c and tests/fortran have no program {name}")
+    return found

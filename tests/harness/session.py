@@ -1,4 +1,4 @@
-"""Services for a test: the installation, compiled programs of tests/c, jobs, and notes."""
+"""Services for a test: the installation, compiled programs, jobs, and notes."""
 
 import os
 import subprocess
@@ -40,11 +40,11 @@ class Session:
         self.skipped.append(f"{name}: {reason}")
 
     def binary(self, name):
-        """Path of a compiled program of tests/c."""
+        """Path of a compiled program of tests/c or tests/fortran."""
         made = program.Program(program.source(name))
         complaint = made.compile(self.mpicc, self.build)
         if complaint:
-            raise RuntimeError(f"{name}.c does not compile: {complaint}")
+            raise RuntimeError(f"{name} does not compile: {complaint}")
         return made.binary
 
     def mpirun(self, ranks, words, timeout=60, options=(), **more):

@@ -124,17 +124,13 @@ pub unsafe fn logicals(values: *const c_int, length: c_int) -> Vec<c_int> {
     (0..usize::try_from(length).unwrap_or(0)).map(|i| unsafe { *values.add(i) } & 1).collect()
 }
 
-/// Counts an index from 1.
-///
-/// # Safety
-/// `index` is valid for reads and writes.
-pub unsafe fn raise_index(index: *mut c_int) {
-    // SAFETY: by this function's contract.
-    unsafe {
-        if *index != UNDEFINED {
-            *index += 1;
-        }
-    }
+/// Value of a result that the C function has not stored: no LOGICAL and no index.
+pub const UNSET: c_int = c_int::MIN;
+
+/// Index counted from 1; MPI_UNDEFINED stays.
+#[inline(always)]
+pub fn index_from_one(index: c_int) -> c_int {
+    if index == UNDEFINED { index } else { index + 1 }
 }
 
 /// Counts the indices of completed requests from 1. `length` is MPI_UNDEFINED if there are none.

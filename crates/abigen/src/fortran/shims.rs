@@ -374,10 +374,11 @@ impl Shim<'_> {
             ArgumentKind::Logical => match (&argument.array, is_output) {
                 (None, false) => arguments.push(format!("*{x} & 1")),
                 (None, true) => {
-                    _ = writeln!(before, "    let mut {local} = 0;");
+                    // A call that returns the error of an operation sets the result too.
+                    _ = writeln!(before, "    let mut {local} = convert::UNSET;");
                     _ = writeln!(
                         after,
-                        "    if code_ == 0 {{ *{x} = c_int::from({local} != 0); }}"
+                        "    if {local} != convert::UNSET {{ *{x} = c_int::from({local} != 0); }}"
                     );
                     arguments.push(format!("&mut {local}"));
                 }
@@ -385,31 +386,32 @@ impl Shim<'_> {
                     let length = self.length(array)?;
                     _ = writeln!(before, "    let length_ = {length};");
                     let made = match is_output {
-                        true => "vec![0; usize::try_from(length_).unwrap_or(0)]".to_string(),
+                        true => "vec![convert::UNSET; usize::try_from(length_).unwrap_or(0)]".into(),
                         false => format!("convert::logicals({x}, length_)"),
                     };
                     _ = writeln!(before, "    let mut {local}: Vec<c_int> = {made};");
                     if is_output {
                         _ = writeln!(
                             after,
-                            "    if code_ == 0 {{ for (i, v) in {local}.iter().enumerate() {{ \
-                             *{x}.add(i) = c_int::from(*v != 0); }} }}"
+                            "    for (i, v) in {local}.iter().enumerate() {{ if *v != convert::UNSET \
+                             {{ *{x}.add(i) = c_int::from(*v != 0); }} }}"
                         );
                     }
                     arguments.push(format!("{local}.as_mut_ptr()"));
                 }
             },
+            ArgumentKind::Index if argument.array.is_none() => {
+                _ = writeln!(before, "    let mut {local} = convert::UNSET;");
+                _ = writeln!(
+                    after,
+                    "    if {local} != convert::UNSET {{ *{x} = convert::index_from_one({local}); }}"
+                );
+                arguments.push(format!("&mut {local}"));
+            }
             ArgumentKind::Index => {
-                match &argument.array {
-                    None => {
-                        _ = writeln!(after, "    if code_ == 0 {{ convert::raise_index({x}); }}")
-                    }
-                    // Errors of single requests leave the others completed, so their indices count too.
-                    Some(_) => _ = writeln!(after, "    convert::raise_indices({x}, *r#outcount);"),
-                }
-                if argument.array.is_some() {
-                    _ = writeln!(before, "    *r#outcount = 0;");
-                }
+                // Errors of single requests leave the others completed, so their indices count too.
+                _ = writeln!(before, "    *r#outcount = 0;");
+                _ = writeln!(after, "    convert::raise_indices({x}, *r#outcount);");
                 arguments.push(x);
             }
             ArgumentKind::Handle(base) => {
