@@ -72,7 +72,8 @@ for file in bin/mpifort bin/mpif90 bin/mpif77 bin/mpifc bin/mpifort_abi include/
     lib/fastpath/fortran/default/mpi.mod lib/fastpath/fortran/default/mpi_f08.mod; do
     [ -s "$prefix/$file" ] || fail "$file is not installed"
 done
-[ "$(count "$fortran")" = "$(echo $compilers | wc -w)" ] || fail "not one folder for each of$compilers: $(ls "$fortran")"
+[ "$(count "$fortran")" = "$(echo $compilers | wc -w)" ] ||
+    fail "not one folder for each of$compilers: $(ls "$fortran")"
 for file in "$fortran"/default/*; do
     ! { zcat -f "$file" | grep -qF "$former"; } || fail "$file contains the path of the installation"
 done
@@ -99,7 +100,8 @@ for compiler in $compilers; do
     "$mpifort" -fc=$compiler -o ring-two-steps ring.o
     expect "$compiler: compiling and linking apart works" "mpi_f08: 1 ranks, sum 0" timeout 60 ./ring-two-steps
 done
-expect "gfortran's warnings about mpif.h are no errors" "ranks" sh -c '"$1" -o ring ring.f 2> log && ./ring' sh "$mpifort"
+expect "gfortran's warnings about mpif.h are no errors" "ranks" \
+    sh -c '"$1" -o ring ring.f 2> log && ./ring' sh "$mpifort"
 printed=$(env FASTPATH_FC=gfortran ./ring 2>&1)
 [ "$printed" = "mpif.h: 1 ranks, sum 0" ] || fail "FASTPATH_FC in the environment of a program: $printed"
 awk '/^```/ { block++; next } block == 1' "$root/docs/fortran.md" > example.sh
@@ -175,7 +177,8 @@ starts() {
 for call in first second; do
     "$mpifort" -fc=./counted -c ring.f90
 done
-[ "$(starts version) $(starts compile)" = "1 2" ] || fail "the second call starts the compiler for its version: $(cat starts)"
+[ "$(starts version) $(starts compile)" = "1 2" ] ||
+    fail "the second call starts the compiler for its version: $(cat starts)"
 touch -d 2001-01-01 counted
 "$mpifort" -fc=./counted -c ring.f90
 [ "$(starts version)" = 2 ] || fail "the version of a changed compiler is not read"
@@ -193,24 +196,30 @@ echo 2 > version
 expect "a script may start another compiler later" "scripted-2.0-" "$mpifort" -fc=./scripted -showme:compile
 "$mpifort" -fc="env gfortran -g" -o ring ring.f90
 expect "a compiler may be several words" "mpi: 1 ranks" ./ring
-[ -z "$(find "$fortran/compilers" -name '*%env' -o -name '*%scripted')" ] || fail "the ID of what starts compilers is stored"
+[ -z "$(find "$fortran/compilers" -name '*%env' -o -name '*%scripted')" ] ||
+    fail "the ID of what starts compilers is stored"
 mkdir tools
 ln -s "$(command -v readlink)" tools
 refuse "without a compiler" 127 "install gfortran or flang" env PATH="$scratch/tools" /bin/sh "$mpifort" -c ring.f90
 
 # Compilers that cannot compile a module.
-script no-f08 'case "$*" in *mpi_f08.f90*) echo "no assumed rank here"; exit 1 ;; --version) echo no-f08 1.0; exit ;; esac'
+script no-f08 'case "$*" in *mpi_f08.f90*) echo "no assumed rank here"; exit 1 ;;
+--version) echo no-f08 1.0; exit ;; esac'
 "$mpifort" -fc="./no-f08 -g" -showme:compile 2> log > /dev/null
 [ ! -s log ] || fail "what build systems ask comes with a message: $(cat log)"
-expect "without mpi_f08, the module mpi works" "cannot compile the module mpi_f08" "$mpifort" -fc=./no-f08 -o ring ring.f90
+expect "without mpi_f08, the module mpi works" "cannot compile the module mpi_f08" \
+    "$mpifort" -fc=./no-f08 -o ring ring.f90
 expect "that is reported once" "" "$mpifort" -fc=./no-f08 -o ring ring.f90
 [ -z "$printed" ] || fail "it is reported again: $printed"
-refuse "what fails for that reason is explained" 1 "/mpi_f08.failed has its messages" "$mpifort" -fc=./no-f08 -c ring_f08.f90
-expect "the compiler's messages are stored" "no assumed rank here" sh -c 'cat "$1"/no-f08-*/mpi_f08.failed' sh "$fortran"
+refuse "what fails for that reason is explained" 1 "/mpi_f08.failed has its messages" \
+    "$mpifort" -fc=./no-f08 -c ring_f08.f90
+expect "the compiler's messages are stored" "no assumed rank here" \
+    sh -c 'cat "$1"/no-f08-*/mpi_f08.failed' sh "$fortran"
 script no-f08 'case $1 in --version) echo no-f08 1.0; exit ;; esac'
 expect "--build-modules tries again" "/no-f08 are in" "$mpifort" --build-modules ./no-f08
 "$mpifort" -fc=./no-f08 -c ring_f08.f90 || fail "the compiler is improved, but the module is not there"
-script full 'case "$*" in *mpi_f08.f90*) echo "No space left on device"; exit 1 ;; --version) echo full 1.0; exit ;; esac'
+script full 'case "$*" in *mpi_f08.f90*) echo "No space left on device"; exit 1 ;;
+--version) echo full 1.0; exit ;; esac'
 refuse "lack of disk space is an error" 1 "No space left" "$mpifort" -fc=./full -c ring.f90
 [ -z "$(find "$fortran" -name 'full-*')" ] || fail "lack of disk space is recorded as a property of the compiler"
 script broken 'case "$*" in *mpi.f90*) echo "what is a module?"; exit 1 ;; --version) echo broken 1.0; exit ;; esac'
@@ -277,7 +286,8 @@ echo "ok: first uses at one time build one folder"
 DESTDIR="$scratch/package" "$root/install/install.sh" "$build" /opt/mpi > /dev/null
 packaged=$scratch/package/opt/mpi
 [ "$(count "$packaged/lib/fastpath/fortran")" = 0 ] || fail "an installation with DESTDIR builds modules"
-expect "before modules are built, pkg-config names an existing folder" "mpif.h" ls "$packaged/lib/fastpath/fortran/default/"
+expect "before modules are built, pkg-config names an existing folder" "mpif.h" \
+    ls "$packaged/lib/fastpath/fortran/default/"
 expect "--build-modules builds them" "gfortran-" "$packaged/bin/mpifort" --build-modules
 [ -s "$packaged/lib/fastpath/fortran/default/mpi_f08.mod" ] || fail "pkg-config does not get the modules"
 [ ! -e "$packaged/lib/fastpath/fortran/compilers" ] || fail "--build-modules stores properties of this machine"
