@@ -386,7 +386,9 @@ impl Shim<'_> {
                     let length = self.length(array)?;
                     _ = writeln!(before, "    let length_ = {length};");
                     let made = match is_output {
-                        true => "vec![convert::UNSET; usize::try_from(length_).unwrap_or(0)]".into(),
+                        true => {
+                            "vec![convert::UNSET; usize::try_from(length_).unwrap_or(0)]".into()
+                        }
                         false => format!("convert::logicals({x}, length_)"),
                     };
                     _ = writeln!(before, "    let mut {local}: Vec<c_int> = {made};");
@@ -452,7 +454,7 @@ impl Shim<'_> {
                 };
                 _ = writeln!(before, "    let mut {local} = text::OutText::new({most});");
                 let test = match self.has(|a| a.name == "flag") {
-                    true => "code_ == 0 && *r#flag != 0",
+                    true => "code_ == 0 && r#flag_ != 0",
                     false => "code_ == 0",
                 };
                 _ = writeln!(after, "    if {test} {{ {local}.store({x}, {x}_length); }}");
