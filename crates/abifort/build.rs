@@ -20,6 +20,7 @@ fn generate() -> Result<(), Box<dyn Error>> {
     let table = Table::builtin()?;
     let has_lld = std::env::var("TARGET")? == "x86_64-unknown-linux-gnu";
     let names = if has_lld { AliasMethod::WeakAlias } else { AliasMethod::Jump };
+    std::fs::write(out.join("ffi.rs"), fortran::emit_ffi(&table)?)?;
     std::fs::write(out.join("shims.rs"), fortran::emit_shims(&table, names)?)?;
 
     link_stand_in(&out)?;

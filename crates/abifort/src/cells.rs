@@ -1,7 +1,7 @@
 //! The special constants: variables that are recognised by their address (MPI 5.0, section 19.3.9).
 //!
-//! `mpif.h` declares each as a COMMON block of the same name. Every object file of a program then has a copy of the block,
-//! and the linker joins all of them with the variable here only if sizes are equal; see `CELL_BYTES`.
+//! `mpif.h` declares each as a COMMON block of the same name. Every object file of a program then has a copy of the
+//! block, and the linker joins all of them with the variable here only if sizes are equal; see `CELL_BYTES`.
 #![allow(unsafe_code, non_upper_case_globals)]
 
 use core::ffi::{c_int, c_void};
@@ -12,14 +12,14 @@ pub const CELL_BYTES: usize = 64;
 
 /// A special constant. Its contents have no meaning.
 #[repr(C, align(64))]
-pub struct Cell([u8; CELL_BYTES]);
+pub struct SpecialConstant([u8; CELL_BYTES]);
 
 macro_rules! cells {
     ($($name:ident)*) => {
         $(
             // SAFETY: the name starts with the prefix of this library's variables.
             #[unsafe(no_mangle)]
-            static mut $name: Cell = Cell([0; CELL_BYTES]);
+            static mut $name: SpecialConstant = SpecialConstant([0; CELL_BYTES]);
         )*
     };
 }
@@ -34,17 +34,17 @@ cells! {
 
 /// A pointer to a special constant, for C programs.
 #[repr(transparent)]
-pub struct CellPointer(*const Cell);
+pub struct ConstantPointer(*const SpecialConstant);
 
 // SAFETY: the pointer is never changed, and nothing is read or written through it.
-unsafe impl Sync for CellPointer {}
+unsafe impl Sync for ConstantPointer {}
 
 macro_rules! cell_pointers {
     ($($name:ident = $cell:ident;)*) => {
         $(
             // SAFETY: the standard defines the name (MPI 5.0, section 19.3.5).
             #[unsafe(no_mangle)]
-            static $name: CellPointer = CellPointer(&raw const $cell);
+            static $name: ConstantPointer = ConstantPointer(&raw const $cell);
         )*
     };
 }
@@ -62,24 +62,24 @@ const BUFFER_AUTOMATIC: usize = 2;
 const UNWEIGHTED: usize = 10;
 const WEIGHTS_EMPTY: usize = 11;
 
-fn is<T>(address: *const T, cell: *const Cell) -> bool {
+fn is<T>(address: *const T, cell: *const SpecialConstant) -> bool {
     address.addr() == cell.addr()
 }
 
 /// Buffer for C: MPI_BOTTOM, or the address.
-#[inline(always)]
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send from Fortran
 pub fn buffer(address: *mut c_void) -> *mut c_void {
     if is_bottom(address) { null_mut() } else { address }
 }
 
 /// Whether the address is that of MPI_BOTTOM.
-#[inline(always)]
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send from Fortran
 pub fn is_bottom(address: *const c_void) -> bool {
     is(address, &raw const mpifp_bottom_)
 }
 
 /// Buffer of a collective call for C: MPI_BOTTOM, MPI_IN_PLACE, or the address.
-#[inline(always)]
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send from Fortran
 pub fn collective_buffer(address: *mut c_void) -> *mut c_void {
     if is_in_place(address) {
         return core::ptr::without_provenance_mut(IN_PLACE);
@@ -109,7 +109,7 @@ pub fn is_in_place(address: *const c_void) -> bool {
 }
 
 /// Status for C: null for MPI_STATUS_IGNORE.
-#[inline(always)]
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send from Fortran
 pub fn status(address: *mut c_void) -> *mut c_void {
     let is_ignored = is(address, &raw const mpifp_status_ignore_)
         || is(address, &raw const mpifp_f08_status_ignore_);

@@ -1,22 +1,21 @@
 //! Handles, LOGICALs, indices and error codes between Fortran and C.
 #![allow(unsafe_code)]
 
+use crate::ffi;
 use crate::library;
-use crate::section::Refusal;
-use crate::shims::ffi;
 use core::ffi::c_int;
 
 /// Value that stands for no index and no count.
 const UNDEFINED: c_int = -32_766;
 
 /// Handle of Fastpath's C library: the INTEGER, extended with zeros.
-#[inline(always)]
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send from Fortran
 pub fn our_handle(value: c_int) -> usize {
     value as u32 as usize
 }
 
 /// INTEGER of a handle of Fastpath's C library.
-#[inline(always)]
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send from Fortran
 pub fn our_integer(handle: usize) -> c_int {
     handle as c_int
 }
@@ -25,7 +24,7 @@ macro_rules! handles {
     ($($from:ident $to:ident = $fromint:ident $toint:ident;)*) => {
         $(
             /// C handle of an INTEGER.
-            #[inline(always)]
+            #[inline(always)] // `fastpath bench instructions` counts MPI_Send from Fortran
             pub fn $from(value: c_int) -> usize {
                 if library::is_ours() {
                     return our_handle(value);
@@ -36,7 +35,7 @@ macro_rules! handles {
             }
 
             /// INTEGER of a C handle.
-            #[inline(always)]
+            #[inline(always)] // `fastpath bench instructions` counts MPI_Send from Fortran
             pub fn $to(handle: usize) -> c_int {
                 if library::is_ours() {
                     return our_integer(handle);
@@ -128,7 +127,7 @@ pub unsafe fn logicals(values: *const c_int, length: c_int) -> Vec<c_int> {
 pub const UNSET: c_int = c_int::MIN;
 
 /// Index counted from 1; MPI_UNDEFINED stays.
-#[inline(always)]
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send from Fortran
 pub fn index_from_one(index: c_int) -> c_int {
     if index == UNDEFINED { index } else { index + 1 }
 }
@@ -148,60 +147,10 @@ pub unsafe fn raise_indices(indices: *mut c_int, length: c_int) {
 ///
 /// # Safety
 /// `ierror` is null or valid for writes.
-#[inline(always)]
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send from Fortran
 pub unsafe fn store_error(ierror: *mut c_int, code: c_int) {
     if !ierror.is_null() {
         // SAFETY: by this function's contract.
         unsafe { *ierror = code };
     }
-}
-
-/// Object whose error handler gets an error.
-pub enum Scope {
-    /// A communicator's INTEGER.
-    Comm(c_int),
-    /// A window's INTEGER.
-    Win(c_int),
-    /// A file's INTEGER.
-    File(c_int),
-}
-
-/// Class of an error about a buffer.
-const ERR_BUFFER: c_int = 1;
-/// The communicator to which errors without another object belong.
-pub const COMM_SELF: c_int = 258;
-
-/// Raises the error for a buffer that `function` cannot take, and returns its code.
-#[cold]
-pub fn refuse(function: &str, argument: &str, scope: Scope, refusal: Refusal) -> c_int {
-    let text = match refusal {
-        Refusal::UnknownDescriptor => format!(
-            "{function}: {argument} has an array descriptor of a compiler that this library does not know: \
-             use module mpi, or gfortran or flang"
-        ),
-        Refusal::NoDatatype => format!(
-            "{function}: {argument} is an array section that is not contiguous, which this call cannot take: \
-             pass a contiguous array, or make a datatype for the section"
-        ),
-        Refusal::OtherElements => format!(
-            "{function}: {argument} is an array section that is not contiguous, and count and datatype do not \
-             describe its elements: pass the datatype of its elements, or a contiguous array"
-        ),
-    };
-    let text = text.into_bytes().into_iter().chain([0]).collect::<Vec<u8>>();
-    let mut code = ERR_BUFFER;
-    // SAFETY: addresses of local variables; the text ends with a zero byte.
-    unsafe {
-        let mut added = 0;
-        if ffi::PMPI_Add_error_code(ERR_BUFFER, &mut added) == 0 {
-            code = added;
-            ffi::PMPI_Add_error_string(added, text.as_ptr().cast_mut().cast());
-        }
-        match scope {
-            Scope::Comm(comm) => ffi::PMPI_Comm_call_errhandler(comm_from(comm), code),
-            Scope::Win(win) => ffi::PMPI_Win_call_errhandler(win_from(win), code),
-            Scope::File(file) => ffi::PMPI_File_call_errhandler(file_from(file), code),
-        };
-    }
-    code
 }

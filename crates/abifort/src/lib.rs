@@ -1,6 +1,7 @@
 //! The Fortran entry points of MPI 5.0 over the C functions of the standard ABI: `libmpifort_abi.so.1`.
 //!
-//! One library serves every compiler, because it has no Fortran code: it takes arguments as Fortran compilers pass them.
+//! One library serves every compiler, because it has no Fortran code: it takes arguments as Fortran compilers pass
+//! them.
 //!
 //! * Every argument is an address. The length of a string follows all other arguments.
 //! * An absent `ierror` is a null pointer.
@@ -17,8 +18,10 @@
 
 mod cells;
 mod convert;
+mod ffi;
 mod library;
 mod own;
+mod refusal;
 mod section;
 mod shims;
 mod text;

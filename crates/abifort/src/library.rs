@@ -1,16 +1,16 @@
 //! The C library below: whether it is Fastpath's, and what it is told about Fortran.
 #![allow(unsafe_code)]
 
-use crate::shims::ffi;
+use crate::ffi;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU8, Ordering};
+use fastpath_base::sync::{StaticOrdering as Ordering, StaticU32};
 use std::sync::Once;
 
-const UNKNOWN: u8 = 0;
-const OURS: u8 = 1;
-const OTHER: u8 = 2;
+const UNKNOWN: u32 = 0;
+const OURS: u32 = 1;
+const OTHER: u32 = 2;
 
-static KIND: AtomicU8 = AtomicU8::new(UNKNOWN);
+static KIND: StaticU32 = StaticU32::new(UNKNOWN);
 static SET_UP: Once = Once::new();
 
 /// MPI_INFO_NULL, the same in every library of the ABI.
@@ -20,7 +20,7 @@ pub const INFO_NULL: usize = 304;
 const MAX_VERSION: usize = 8192;
 
 /// Whether the C library is known to be Fastpath's. Its handles are the INTEGERs of Fortran, extended with zeros.
-#[inline(always)]
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send from Fortran
 pub fn is_ours() -> bool {
     // Relaxed: the value depends on nothing else, and an old one only takes the slower way.
     KIND.load(Ordering::Relaxed) == OURS
@@ -98,8 +98,8 @@ fn describe_fortran() {
     }
 }
 
-/// Sizes in bytes of the default kinds, and which optional types compilers have. No compiler that is tested has a REAL of 2
-/// bytes in every release.
+/// Sizes in bytes of the default kinds, and which optional types compilers have. No compiler that is tested has a REAL
+/// of 2 bytes in every release.
 const FORTRAN_TYPES: [(&core::ffi::CStr, &core::ffi::CStr); 23] = [
     (c"mpi_logical_size", c"4"),
     (c"mpi_integer_size", c"4"),

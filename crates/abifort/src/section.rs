@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::convert::datatype_from;
-use crate::shims::ffi;
+use crate::ffi;
 use core::ffi::{c_int, c_void};
 
 /// Versions of descriptors whose layout is the one below: gfortran; flang 16 to 18; flang 19 and later.
@@ -37,7 +37,7 @@ struct Dimension {
 
 /// Why a buffer cannot be passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum BufferRefusal {
     /// The compiler's descriptors have another layout.
     UnknownDescriptor,
     /// No datatype can describe the section in this call.
@@ -50,7 +50,7 @@ pub enum Refusal {
 ///
 /// # Safety
 /// `descriptor` points to a descriptor.
-#[inline(always)]
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send from Fortran
 pub unsafe fn plain(descriptor: *const Descriptor) -> Option<*mut c_void> {
     // SAFETY: by this function's contract. A compiler with another layout has at least version and rank in its memory,
     // and `dimensions` is read only for a rank of the right layout.
@@ -121,13 +121,13 @@ pub unsafe fn element_bytes(descriptor: *const Descriptor) -> usize {
 ///
 /// # Safety
 /// `descriptor` points to a descriptor.
-pub unsafe fn refuse_section(descriptor: *const Descriptor) -> Result<Copied, Refusal> {
+pub unsafe fn refuse_section(descriptor: *const Descriptor) -> Result<SectionCopy, BufferRefusal> {
     // SAFETY: by this function's contract.
     let section = unsafe { Section::new(descriptor) }?;
     if !section.is_contiguous() {
-        return Err(Refusal::NoDatatype);
+        return Err(BufferRefusal::NoDatatype);
     }
-    Ok(Copied { section, is_in_place: true, words: Vec::new(), is_written: false })
+    Ok(SectionCopy { section, is_in_place: true, words: Vec::new(), is_written: false })
 }
 
 /// A section, read from its descriptor.
@@ -148,13 +148,13 @@ impl Section {
     ///
     /// # Safety
     /// `descriptor` points to a descriptor.
-    pub unsafe fn new(descriptor: *const Descriptor) -> Result<Self, Refusal> {
+    pub unsafe fn new(descriptor: *const Descriptor) -> Result<Self, BufferRefusal> {
         // SAFETY: by this function's contract; only as many dimensions are read as the rank gives.
         unsafe {
             let rank = (*descriptor).rank;
             let is_known = VERSIONS.contains(&(*descriptor).version);
             if !is_known || !(0..=MAX_RANK as i8).contains(&rank) {
-                return Err(Refusal::UnknownDescriptor);
+                return Err(BufferRefusal::UnknownDescriptor);
             }
             let first = (&raw const (*descriptor).dimensions).cast::<Dimension>();
             let all = core::slice::from_raw_parts(first, rank as usize);
@@ -218,7 +218,7 @@ impl Section {
 }
 
 /// A contiguous copy of a section, for a blocking call. A contiguous section is its own copy.
-pub struct Copied {
+pub struct SectionCopy {
     section: Section,
     is_in_place: bool,
     /// Words of 16 bytes, so that every type is aligned.
@@ -226,7 +226,7 @@ pub struct Copied {
     is_written: bool,
 }
 
-impl Copied {
+impl SectionCopy {
     /// Copies the section. `is_written`: the call may change the buffer.
     ///
     /// # Errors
@@ -235,7 +235,9 @@ impl Copied {
     /// # Safety
     /// `descriptor` points to a descriptor of memory that is valid for reads, and for writes if `is_written`, until the
     /// result is dropped.
-    pub unsafe fn new(descriptor: *const Descriptor, is_written: bool) -> Result<Self, Refusal> {
+    pub unsafe fn new(
+        descriptor: *const Descriptor, is_written: bool,
+    ) -> Result<Self, BufferRefusal> {
         // SAFETY: by this function's contract.
         let section = unsafe { Section::new(descriptor) }?;
         if section.is_contiguous() {
@@ -265,7 +267,7 @@ impl Copied {
     }
 }
 
-impl Drop for Copied {
+impl Drop for SectionCopy {
     /// Copies the elements back.
     fn drop(&mut self) {
         if !self.is_written {
@@ -285,7 +287,7 @@ impl Drop for Copied {
 }
 
 /// A section described by a datatype, for a call that ends later. A contiguous section keeps count and datatype.
-pub struct Typed {
+pub struct SectionType {
     /// Address of the first element.
     pub address: *mut c_void,
     /// Number of elements of `datatype`.
@@ -297,7 +299,7 @@ pub struct Typed {
     made: Vec<usize>,
 }
 
-impl Typed {
+impl SectionType {
     /// Makes a datatype for the first `count` elements of `datatype` in the section.
     ///
     /// # Errors
@@ -308,7 +310,7 @@ impl Typed {
     /// `descriptor` points to a descriptor.
     pub unsafe fn new(
         descriptor: *const Descriptor, count: i64, datatype: c_int,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, BufferRefusal> {
         // SAFETY: by this function's contract.
         let section = unsafe { Section::new(descriptor) }?;
         if section.is_contiguous() {
@@ -325,19 +327,19 @@ impl Typed {
         };
         let each = section.element_bytes as i64;
         if codes != 0 || size <= 0 || size != extent || lower != 0 || each % size != 0 {
-            return Err(Refusal::OtherElements);
+            return Err(BufferRefusal::OtherElements);
         }
         let bytes = count.checked_mul(size).filter(|b| b % each == 0);
-        let wanted = bytes.ok_or(Refusal::OtherElements)? / each;
+        let wanted = bytes.ok_or(BufferRefusal::OtherElements)? / each;
         if count < 0 || wanted > section.elements() as i64 {
-            return Err(Refusal::OtherElements);
+            return Err(BufferRefusal::OtherElements);
         }
         let mut maker = Maker(Vec::new());
         let element = maker.contiguous(each / size, datatype)?;
         let mut committed = maker.prefix(&section.dimensions, wanted, element)?;
         // SAFETY: address of a local variable.
         if unsafe { ffi::PMPI_Type_commit(&mut committed) } != 0 {
-            return Err(Refusal::NoDatatype);
+            return Err(BufferRefusal::NoDatatype);
         }
         Ok(Self {
             address: section.base.cast(),
@@ -349,7 +351,7 @@ impl Typed {
     }
 }
 
-impl Drop for Typed {
+impl Drop for SectionType {
     fn drop(&mut self) {
         free(&mut self.made);
     }
@@ -372,22 +374,24 @@ fn free(made: &mut Vec<usize>) {
 }
 
 impl Maker {
-    fn keep(&mut self, code: c_int, datatype: usize) -> Result<usize, Refusal> {
+    fn keep(&mut self, code: c_int, datatype: usize) -> Result<usize, BufferRefusal> {
         if code != 0 {
-            return Err(Refusal::NoDatatype);
+            return Err(BufferRefusal::NoDatatype);
         }
         self.0.push(datatype);
         Ok(datatype)
     }
 
-    fn contiguous(&mut self, count: i64, datatype: usize) -> Result<usize, Refusal> {
+    fn contiguous(&mut self, count: i64, datatype: usize) -> Result<usize, BufferRefusal> {
         let mut made = 0;
         // SAFETY: address of a local variable.
         let code = unsafe { ffi::PMPI_Type_contiguous_c(count, datatype, &mut made) };
         self.keep(code, made)
     }
 
-    fn strided(&mut self, count: i64, stride: isize, datatype: usize) -> Result<usize, Refusal> {
+    fn strided(
+        &mut self, count: i64, stride: isize, datatype: usize,
+    ) -> Result<usize, BufferRefusal> {
         let mut made = 0;
         // SAFETY: address of a local variable.
         let code = unsafe {
@@ -399,7 +403,7 @@ impl Maker {
     /// Type of the first `wanted` elements of an array with these dimensions, the fastest first.
     fn prefix(
         &mut self, dimensions: &[Dimension], wanted: i64, element: usize,
-    ) -> Result<usize, Refusal> {
+    ) -> Result<usize, BufferRefusal> {
         let mut pieces: Vec<(usize, i64)> = Vec::new();
         let (mut rest, mut offset) = (wanted, 0_i64);
         for outer in (0..dimensions.len()).rev() {

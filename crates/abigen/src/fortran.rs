@@ -5,20 +5,25 @@
 
 mod callbacks;
 mod constants;
+mod conversions;
+mod ffi;
 mod include;
 mod interface;
 mod modules;
 mod procedure;
 mod rules;
+mod sections;
+mod shim;
 mod shims;
 mod types;
 mod wrap;
 
+pub use ffi::emit_ffi;
 pub use include::emit_include;
 pub use interface::{
     Argument, ArgumentKind, Array, ElementCount, IntegerKind, Intent, Interface, interfaces,
 };
 pub use modules::{emit_mpi, emit_mpi_f08};
-pub use procedure::Buffers;
+pub use procedure::BufferForm;
 pub use shims::{VERSION_SCRIPT, emit_shims};
 pub use types::emit_types;

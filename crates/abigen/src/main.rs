@@ -1,6 +1,6 @@
 //! `fastpath-abigen header`: prints `mpi.h`, or another product of the table.
 
-use fastpath_abigen::fortran::{self, Buffers};
+use fastpath_abigen::fortran::{self, BufferForm};
 use fastpath_abigen::{Table, asserts, header};
 use std::io::Write;
 use std::process::ExitCode;
@@ -37,8 +37,8 @@ fn run() -> Result<(), String> {
         ["mpifp_types.f90"] => print(&fortran::emit_types(&table))?,
         [name @ ("mpi.f90" | "mpi_f08.f90"), ref options @ ..] => {
             let buffers = match options {
-                [] => Buffers::Descriptors,
-                ["--addresses"] => Buffers::Addresses,
+                [] => BufferForm::Descriptors,
+                ["--addresses"] => BufferForm::Addresses,
                 _ => return Err(USAGE.into()),
             };
             let emit = if name == "mpi.f90" { fortran::emit_mpi } else { fortran::emit_mpi_f08 };

@@ -1,14 +1,14 @@
 //! Attributes (MPI 5.0, sections 7.7 and 19.3.7).
 //!
 //! MPI stores an address for each attribute. An attribute set in Fortran is an integer, so its address is that of a box
-//! with the integer: C reads the integer through it, as the standard asks. Fortran reads a box's contents, and the address
-//! itself of what C set.
+//! with the integer: C reads the integer through it, as the standard asks. Fortran reads a box's contents, and the
+//! address itself of what C set.
 #![allow(unsafe_code)]
 
 use crate::convert::{
     comm_from, comm_to, datatype_from, datatype_to, store_error, win_from, win_to,
 };
-use crate::shims::ffi;
+use crate::ffi;
 use core::ffi::{c_int, c_void};
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};

@@ -7,11 +7,11 @@
 use crate::convert::{
     comm_to, datatype_to, errhandler_to, file_to, op_to, session_to, store_error, win_to,
 };
+use crate::ffi;
 use crate::library;
-use crate::shims::ffi;
 use crate::text;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use fastpath_base::sync::{StaticOrdering as Ordering, StaticPtr, StaticUsize};
 
 /// Operators or error handlers of one kind that a process can have over another C library.
 const SLOTS: usize = 64;
@@ -20,16 +20,16 @@ const SLOTS: usize = 64;
 const ERR_OTHER: c_int = 16;
 
 /// Fortran functions, by slot. A slot is never freed: MPI does not tell when the last use of an operator ends.
-struct Slots {
-    used: AtomicUsize,
-    functions: [AtomicPtr<c_void>; SLOTS],
+struct CallbackSlots {
+    used: StaticUsize,
+    functions: [StaticPtr<c_void>; SLOTS],
 }
 
-impl Slots {
+impl CallbackSlots {
     const fn new() -> Self {
         Self {
-            used: AtomicUsize::new(0),
-            functions: [const { AtomicPtr::new(core::ptr::null_mut()) }; SLOTS],
+            used: StaticUsize::new(0),
+            functions: [const { StaticPtr::new(core::ptr::null_mut()) }; SLOTS],
         }
     }
 
@@ -39,21 +39,23 @@ impl Slots {
     ) -> Option<*const c_void> {
         // Relaxed: the counter only hands out numbers.
         let slot = self.used.fetch_add(1, Ordering::Relaxed);
-        // Release: pairs with the load in `get`.
+        // ORDERING: release, pairs with the load in `get`.
         self.functions.get(slot)?.store(function.cast_mut(), Ordering::Release);
         trampolines.get(slot).copied()
     }
 
     fn get(&self, slot: usize) -> *mut c_void {
-        // Acquire: pairs with the store in `take`.
+        // ORDERING: acquire, pairs with the store in `take`.
         self.functions[slot].load(Ordering::Acquire)
     }
 }
 
 macro_rules! trampoline_table {
     ($function:ident) => {
-        trampoline_table!($function: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28
-            29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63)
+        trampoline_table!($function:
+            0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
+            32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60
+            61 62 63)
     };
     ($function:ident: $($slot:literal)*) => { [$($function::<$slot> as *const c_void),*] };
 }
@@ -61,7 +63,7 @@ macro_rules! trampoline_table {
 macro_rules! operators {
     ($($create:ident $slots:ident $trampoline:ident $count:ty, $call:ident;)*) => {
         $(
-            static $slots: Slots = Slots::new();
+            static $slots: CallbackSlots = CallbackSlots::new();
 
             unsafe extern "C" fn $trampoline<const SLOT: usize>(
                 input: *mut c_void, output: *mut c_void, length: *mut $count, datatype: *mut usize,
@@ -110,10 +112,12 @@ operators! {
 macro_rules! error_handlers {
     ($($create:ident $slots:ident $trampoline:ident $to:ident $call:ident;)*) => {
         $(
-            static $slots: Slots = Slots::new();
+            static $slots: CallbackSlots = CallbackSlots::new();
 
             /// The arguments beyond the second are for C alone.
-            unsafe extern "C" fn $trampoline<const SLOT: usize>(object: *mut usize, code: *mut c_int) {
+            unsafe extern "C" fn $trampoline<const SLOT: usize>(
+                object: *mut usize, code: *mut c_int,
+            ) {
                 // SAFETY: MPI passes the arguments of an error handler, and the slot has one written in Fortran.
                 unsafe {
                     let function: unsafe extern "C" fn(*mut c_int, *mut c_int) =
@@ -163,7 +167,7 @@ type Cancel = unsafe extern "C" fn(*mut i64, *mut c_int, *mut c_int);
 type Extent = unsafe extern "C" fn(*mut c_int, *mut i64, *mut i64, *mut c_int);
 
 /// Fortran callbacks of a generalized request.
-struct Request {
+struct GeneralizedRequest {
     query: Query,
     free: Free,
     cancel: Cancel,
@@ -172,9 +176,9 @@ struct Request {
 
 unsafe extern "C" fn query(request: *mut c_void, status: *mut c_void) -> c_int {
     let mut code = 0;
-    // SAFETY: MPI passes the extra state, which is a `Request`, and a status.
+    // SAFETY: MPI passes the extra state, which is a `GeneralizedRequest`, and a status.
     unsafe {
-        let request = &mut *request.cast::<Request>();
+        let request = &mut *request.cast::<GeneralizedRequest>();
         (request.query)(&mut request.state, status, &mut code);
     }
     code
@@ -184,7 +188,7 @@ unsafe extern "C" fn free(request: *mut c_void) -> c_int {
     let mut code = 0;
     // SAFETY: MPI passes the extra state, and uses it no more after this call.
     unsafe {
-        let mut request = Box::from_raw(request.cast::<Request>());
+        let mut request = Box::from_raw(request.cast::<GeneralizedRequest>());
         (request.free)(&mut request.state, &mut code);
     }
     code
@@ -192,9 +196,9 @@ unsafe extern "C" fn free(request: *mut c_void) -> c_int {
 
 unsafe extern "C" fn cancel(request: *mut c_void, is_complete: c_int) -> c_int {
     let (mut is_complete, mut code) = (c_int::from(is_complete != 0), 0);
-    // SAFETY: MPI passes the extra state, which is a `Request`.
+    // SAFETY: MPI passes the extra state, which is a `GeneralizedRequest`.
     unsafe {
-        let request = &mut *request.cast::<Request>();
+        let request = &mut *request.cast::<GeneralizedRequest>();
         (request.cancel)(&mut request.state, &mut is_complete, &mut code);
     }
     code
@@ -206,7 +210,7 @@ pub unsafe fn grequest_start(
 ) {
     // SAFETY: ARGUMENTS; the callbacks have the interfaces that the standard gives them.
     unsafe {
-        let callbacks = Box::into_raw(Box::new(Request {
+        let callbacks = Box::into_raw(Box::new(GeneralizedRequest {
             query: core::mem::transmute::<*const c_void, Query>(query_fn),
             free: core::mem::transmute::<*const c_void, Free>(free_fn),
             cancel: core::mem::transmute::<*const c_void, Cancel>(cancel_fn),

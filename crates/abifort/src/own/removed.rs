@@ -1,12 +1,12 @@
-//! Procedures that MPI-3.0 removed, for old programs with `mpif.h`: addresses and displacements are INTEGERs. The modules
-//! do not declare them (MPI 5.0, section 17.1).
+//! Procedures that MPI-3.0 removed, for old programs with `mpif.h`: addresses and displacements are INTEGERs. The
+//! modules do not declare them (MPI 5.0, section 17.1).
 #![allow(unsafe_code)]
 
 use crate::cells;
 use crate::convert::{
     Handles, comm_from, datatype_from, datatype_to, errhandler_from, errhandler_to, store_error,
 };
-use crate::shims::ffi;
+use crate::ffi;
 use core::ffi::{c_int, c_void};
 
 /// Class of an error for an address that no INTEGER can hold.

@@ -3,8 +3,8 @@
 
 use crate::cells;
 use crate::convert::{Handles, comm_from, comm_to, info_from, store_error};
+use crate::ffi;
 use crate::library::INFO_NULL;
-use crate::shims::ffi;
 use crate::text;
 use core::ffi::c_int;
 

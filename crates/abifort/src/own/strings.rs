@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::convert::{info_from, session_from, store_error};
-use crate::shims::ffi;
+use crate::ffi;
 use crate::text::{self, OutText};
 use core::ffi::c_int;
 

@@ -3,7 +3,7 @@
 
 use crate::cells;
 use crate::convert::{comm_from, datatype_from};
-use crate::shims::ffi;
+use crate::ffi;
 use core::ffi::{c_int, c_void};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -81,8 +81,8 @@ fn peers(comm: usize, is_neighbor: bool, is_send: bool) -> usize {
     usize::try_from(count).unwrap_or(0)
 }
 
-/// Datatypes that MPI may read until a request has ended, by the request. MPI uses a request's handle anew only when the
-/// earlier request has ended, so an entry is freed when its handle comes again.
+/// Datatypes that MPI may read until a request has ended, by the request. MPI uses a request's handle anew only when
+/// the earlier request has ended, so an entry is freed when its handle comes again.
 static KEPT: Mutex<Option<HashMap<usize, Vec<Vec<usize>>>>> = Mutex::new(None);
 
 /// Keeps `types` until `request` has ended.

@@ -3,17 +3,17 @@
 use super::callbacks::{callback_interfaces, predefined_callbacks};
 use super::constants::{ConstantKind, constants};
 use super::interface::{ArgumentKind, IntegerKind, Interface, interfaces};
-use super::procedure::{Buffers, Dummy, Method, Procedure, integer};
+use super::procedure::{BufferForm, Dummy, Method, Procedure, integer};
 use super::types::{SPECIAL_ADDRESSES, SpecialKind, push_special, title};
 use crate::model::Table;
 use crate::parse::ParseError;
 use std::fmt::Write;
 
-/// Generates `mpi.f90`. With [`Buffers::Addresses`] it lacks `MPI_Sizeof`, which takes a descriptor.
+/// Generates `mpi.f90`. With [`BufferForm::Addresses`] it lacks `MPI_Sizeof`, which takes a descriptor.
 ///
 /// # Errors
 /// An invalid line of `table/fortran.txt`.
-pub fn emit_mpi(table: &Table, buffers: Buffers) -> Result<String, ParseError> {
+pub fn emit_mpi(table: &Table, buffers: BufferForm) -> Result<String, ParseError> {
     let mut out = head(table, "mpi", Method::F90, buffers);
     out.push_str("\n  interface\n");
     for callback in predefined_callbacks(Method::F90) {
@@ -43,11 +43,11 @@ pub fn emit_mpi(table: &Table, buffers: Buffers) -> Result<String, ParseError> {
     Ok(out)
 }
 
-/// Generates `mpi_f08.f90`. With [`Buffers::Addresses`] it lacks `MPI_Sizeof`, which takes a descriptor.
+/// Generates `mpi_f08.f90`. With [`BufferForm::Addresses`] it lacks `MPI_Sizeof`, which takes a descriptor.
 ///
 /// # Errors
 /// An invalid line of `table/fortran.txt`.
-pub fn emit_mpi_f08(table: &Table, buffers: Buffers) -> Result<String, ParseError> {
+pub fn emit_mpi_f08(table: &Table, buffers: BufferForm) -> Result<String, ParseError> {
     let mut out = head(table, "mpi_f08", Method::F08, buffers);
     out.push_str("\n  abstract interface\n");
     for callback in callback_interfaces() {
@@ -79,7 +79,7 @@ pub fn emit_mpi_f08(table: &Table, buffers: Buffers) -> Result<String, ParseErro
 }
 
 /// Everything of a module before its procedures.
-fn head(table: &Table, name: &str, method: Method, buffers: Buffers) -> String {
+fn head(table: &Table, name: &str, method: Method, buffers: BufferForm) -> String {
     let mut out = format!(
         "\
 ! Module {name} of the MPI 5.0 standard ABI.
@@ -98,7 +98,7 @@ module {name}
 "
     );
     let is_f08 = method == Method::F08;
-    let has_descriptors = is_f08 && buffers == Buffers::Descriptors;
+    let has_descriptors = is_f08 && buffers == BufferForm::Descriptors;
     let value = if has_descriptors { ".true." } else { ".false." };
     for constant in ["MPI_SUBARRAYS_SUPPORTED", "MPI_ASYNC_PROTECTS_NONBLOCKING"] {
         _ = writeln!(out, "  logical, parameter :: {constant} = {value}");
@@ -171,7 +171,7 @@ fn pointer_form(integers: &Procedure) -> Procedure {
 }
 
 /// Procedures that C does not have.
-fn extras(method: Method, buffers: Buffers, prefix: &str) -> Vec<Procedure> {
+fn extras(method: Method, buffers: BufferForm, prefix: &str) -> Vec<Procedure> {
     let is_f08 = method == Method::F08;
     let named = |name: &str, suffix: &str| {
         Procedure::new(&format!("{prefix}{name}{}", if is_f08 { suffix } else { "" }))
@@ -182,7 +182,7 @@ fn extras(method: Method, buffers: Buffers, prefix: &str) -> Vec<Procedure> {
     let symbol = |name: &str| Some(format!("{prefix}{name}_f08ts_").to_lowercase());
 
     let mut all = Vec::new();
-    if buffers == Buffers::Descriptors {
+    if buffers == BufferForm::Descriptors {
         // The descriptor has the size of an element of any type and kind, also in module `mpi`.
         all.push(Procedure {
             symbol: symbol("MPI_Sizeof"),
@@ -194,7 +194,7 @@ fn extras(method: Method, buffers: Buffers, prefix: &str) -> Vec<Procedure> {
             ..named("MPI_Sizeof", "_f08ts")
         });
     }
-    all.push(if is_f08 && buffers == Buffers::Descriptors {
+    all.push(if is_f08 && buffers == BufferForm::Descriptors {
         Procedure {
             symbol: symbol("MPI_F_sync_reg"),
             dummies: vec![Dummy::new("buf", &format!("{descriptor}, asynchronous"))],
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn modules__keep_to_their_width() {
         let table = table();
-        for buffers in [Buffers::Descriptors, Buffers::Addresses] {
+        for buffers in [BufferForm::Descriptors, BufferForm::Addresses] {
             assert_width(&emit_mpi(&table, buffers).unwrap());
             assert_width(&emit_mpi_f08(&table, buffers).unwrap());
         }
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn module_mpi__has_each_small_form_twice() {
         let table = table();
-        let text = emit_mpi(&table, Buffers::Descriptors).unwrap();
+        let text = emit_mpi(&table, BufferForm::Descriptors).unwrap();
         for interface in interfaces(&table).unwrap() {
             for prefix in ["", "P"] {
                 let head = format!(" {prefix}{}(", interface.function.name);
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn module_mpi_f08__has_one_binding_label_for_each_form_with_descriptors() {
-        let text = emit_mpi_f08(&table(), Buffers::Descriptors).unwrap();
+        let text = emit_mpi_f08(&table(), BufferForm::Descriptors).unwrap();
         for line in [
             "    subroutine MPI_Comm_rank_f08(comm, rank, ierror)",
             "    subroutine MPI_Barrier_f08(comm, ierror)",
@@ -287,8 +287,8 @@ mod tests {
     fn modules__without_descriptors__have_no_assumed_rank_and_no_bind_c_procedure() {
         let table = table();
         for text in [
-            emit_mpi(&table, Buffers::Addresses).unwrap(),
-            emit_mpi_f08(&table, Buffers::Addresses).unwrap(),
+            emit_mpi(&table, BufferForm::Addresses).unwrap(),
+            emit_mpi_f08(&table, BufferForm::Addresses).unwrap(),
         ] {
             assert!(!text.contains("dimension(..)") && !text.contains("_f08ts"));
             assert!(!text.contains(") bind(C") && !text.contains(".true."));

@@ -15,7 +15,7 @@ pub(super) enum Method {
 
 /// How choice buffers are passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Buffers {
+pub enum BufferForm {
     /// Module `mpi_f08` passes C descriptors of arrays.
     Descriptors,
     /// Both modules pass addresses. A compiler without assumed rank needs this.
@@ -103,13 +103,13 @@ impl Procedure {
 
     /// The procedure of `interface`. `prefix` is "P" for the names of the profiling interface.
     pub(super) fn from_interface(
-        table: &Table, interface: &Interface, method: Method, buffers: Buffers, prefix: &str,
+        table: &Table, interface: &Interface, method: Method, buffers: BufferForm, prefix: &str,
     ) -> Self {
         let function = &interface.function;
         let name = format!("{prefix}{}", function.name);
         let mut procedure = Self::new(&name);
         if method == Method::F08 {
-            if buffers == Buffers::Descriptors && has_choice_buffer(interface) {
+            if buffers == BufferForm::Descriptors && has_choice_buffer(interface) {
                 procedure.name = format!("{name}_f08ts");
                 procedure.symbol = Some(format!("{}_", procedure.name.to_lowercase()));
             } else {
@@ -200,12 +200,12 @@ fn is_choice_buffer(argument: &Argument) -> bool {
     matches!(argument.kind, ArgumentKind::Choice(_) | ArgumentKind::Location)
 }
 
-fn dummy(argument: &Argument, method: Method, buffers: Buffers, is_bind_c: bool) -> Dummy {
+fn dummy(argument: &Argument, method: Method, buffers: BufferForm, is_bind_c: bool) -> Dummy {
     let is_f08 = method == Method::F08;
     let address = || integer(IntegerKind::Address);
     let kind = match &argument.kind {
         ArgumentKind::Detached if !is_f08 => return Dummy::unchecked(&argument.name),
-        _ if is_choice_buffer(argument) && !(is_f08 && buffers == Buffers::Descriptors) => {
+        _ if is_choice_buffer(argument) && !(is_f08 && buffers == BufferForm::Descriptors) => {
             let mut dummy = Dummy::unchecked(&argument.name);
             dummy.kind += &attributes(argument, method);
             return dummy;

@@ -1,0 +1,59 @@
+//! Errors of buffers that a call cannot take.
+#![allow(unsafe_code)]
+
+use crate::convert::{comm_from, file_from, win_from};
+use crate::ffi;
+use crate::section::BufferRefusal;
+use core::ffi::c_int;
+
+/// Object whose error handler gets an error.
+pub enum Scope {
+    /// A communicator's INTEGER.
+    Comm(c_int),
+    /// A window's INTEGER.
+    Win(c_int),
+    /// A file's INTEGER.
+    File(c_int),
+}
+
+/// Class of an error about a buffer.
+const ERR_BUFFER: c_int = 1;
+/// The communicator to which errors without another object belong.
+pub const COMM_SELF: c_int = 258;
+
+/// Raises the error for a buffer that `function` cannot take, and returns its code.
+#[cold]
+pub fn refuse(function: &str, argument: &str, scope: Scope, refusal: BufferRefusal) -> c_int {
+    let (cause, remedy) = match refusal {
+        BufferRefusal::UnknownDescriptor => (
+            "has an array descriptor of an unknown compiler",
+            "use module mpi, or gfortran or flang",
+        ),
+        BufferRefusal::NoDatatype => (
+            "is an array section that is not contiguous, which this call cannot take",
+            "pass a contiguous array",
+        ),
+        BufferRefusal::OtherElements => (
+            "is an array section that is not contiguous, and count and datatype do not describe \
+             its elements",
+            "pass the datatype of its elements, or a contiguous array",
+        ),
+    };
+    let text = format!("{function}: {argument} {cause}: {remedy}");
+    let text = text.into_bytes().into_iter().chain([0]).collect::<Vec<u8>>();
+    let mut code = ERR_BUFFER;
+    // SAFETY: addresses of local variables; the text ends with a zero byte.
+    unsafe {
+        let mut added = 0;
+        if ffi::PMPI_Add_error_code(ERR_BUFFER, &mut added) == 0 {
+            code = added;
+            ffi::PMPI_Add_error_string(added, text.as_ptr().cast_mut().cast());
+        }
+        match scope {
+            Scope::Comm(comm) => ffi::PMPI_Comm_call_errhandler(comm_from(comm), code),
+            Scope::Win(win) => ffi::PMPI_Win_call_errhandler(win_from(win), code),
+            Scope::File(file) => ffi::PMPI_File_call_errhandler(file_from(file), code),
+        };
+    }
+    code
+}
