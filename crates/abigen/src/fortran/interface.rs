@@ -38,6 +38,8 @@ pub struct Argument {
     pub array: Option<Array>,
     /// Whether it is `ASYNCHRONOUS` in `mpi_f08`.
     pub is_asynchronous: bool,
+    /// Whether MPI uses the buffer after the call has returned.
+    pub is_used_later: bool,
     /// Whether it is significant at the root only.
     pub is_root_only: bool,
 }
@@ -185,11 +187,13 @@ fn arguments(table: &Table, rules: &Rules, function: &Function) -> Result<Vec<Ar
         let kind = kind(table, function, param, &words)?;
         let array = array(function, param, &kind, &words);
         let name = words.iter().find_map(|w| w.strip_prefix("name=")).unwrap_or(&param.name);
+        let is_asynchronous = is_asynchronous(function, param, &kind, array.is_some(), &words);
         all.push(Argument {
             name: name.into(),
             parameter,
             intent: intent(function, param, &kind, &words),
-            is_asynchronous: is_asynchronous(function, param, &kind, array.is_some(), &words),
+            is_asynchronous,
+            is_used_later: is_asynchronous || words.contains(&"later"),
             is_root_only: words.contains(&"root"),
             kind,
             array,

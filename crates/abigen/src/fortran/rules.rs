@@ -7,7 +7,7 @@ const FILE: &str = "fortran.txt";
 const TEXT: &str = include_str!("../../table/fortran.txt");
 
 /// Words about parameters; a word with `=` stands for all that start with it.
-const PARAMETER_WORDS: [&str; 23] = [
+const PARAMETER_WORDS: [&str; 24] = [
     "logical",
     "index",
     "in",
@@ -16,6 +16,7 @@ const PARAMETER_WORDS: [&str; 23] = [
     "nointent",
     "async",
     "sync",
+    "later",
     "location",
     "blocks",
     "base",

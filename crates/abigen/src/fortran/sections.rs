@@ -77,7 +77,7 @@ impl Shim<'_> {
              refusal_))",
             argument.name
         );
-        let made = match (&argument.kind, argument.is_asynchronous) {
+        let made = match (&argument.kind, argument.is_used_later) {
             (_, false) => {
                 let is_written = argument.intent != Some(Intent::In);
                 format!("section::SectionCopy::new({x}, {is_written})")
@@ -111,7 +111,7 @@ impl Shim<'_> {
         let arguments = &self.interface.arguments;
         let typed: Vec<(&Argument, &ElementCount)> = arguments
             .iter()
-            .filter(|a| a.is_asynchronous && replaced(a).is_some())
+            .filter(|a| a.is_used_later && replaced(a).is_some())
             .filter_map(|a| match &a.kind {
                 ArgumentKind::Choice(Some(pair)) => Some((a, pair)),
                 _ => None,
