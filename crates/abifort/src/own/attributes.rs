@@ -194,7 +194,8 @@ macro_rules! objects {
                     });
                     if code == 0 {
                         *flag = c_int::from(found.is_some());
-                        *value = found.unwrap_or(*value);
+                        // MPICH and Open MPI store 0 for an attribute that is not set, and programs print it.
+                        *value = found.unwrap_or(0);
                     }
                     store_error(ierror, code);
                 }

@@ -3,8 +3,8 @@
 use super::interface::IntegerKind;
 use super::procedure::{Dummy, Method, Procedure, handle, integer};
 
-/// Callbacks of module `mpi_f08`: name, and arguments with the words of [`argument`].
-const CALLBACKS: [(&str, &str); 18] = [
+/// Callbacks: name in module `mpi_f08`, and arguments with the words of [`argument`].
+const CALLBACKS: [(&str, &str); 20] = [
     ("MPI_User_function", "invec:buffer inoutvec:buffer len:int datatype:MPI_Datatype"),
     ("MPI_User_function_c", "invec:buffer inoutvec:buffer len:count datatype:MPI_Datatype"),
     (
@@ -56,10 +56,6 @@ const CALLBACKS: [(&str, &str); 18] = [
         "userbuf:buffer datatype:MPI_Datatype count:count filebuf:buffer position:offset \
          extra_state:address ierror:int",
     ),
-];
-
-/// Callbacks of MPI-1, which module `mpi_f08` does not have.
-const OLD_CALLBACKS: [(&str, &str); 2] = [
     (
         "MPI_Copy_function",
         "oldcomm:MPI_Comm keyval:int extra_state:int attribute_val_in:int attribute_val_out:int \
@@ -93,8 +89,7 @@ pub(super) fn callback_interfaces() -> Vec<Procedure> {
 
 /// Interfaces of the predefined callbacks of `method`. Both modules name the same symbols.
 pub(super) fn predefined_callbacks(method: Method) -> Vec<Procedure> {
-    let old = if method == Method::F90 { &OLD_CALLBACKS[..] } else { &[] };
-    let find = |name: &str| CALLBACKS.iter().chain(old).find(|callback| callback.0 == name);
+    let find = |name: &str| CALLBACKS.iter().find(|callback| callback.0 == name);
     PREDEFINED.iter().filter_map(|(name, of)| Some(procedure(name, find(of)?.1, method))).collect()
 }
 
@@ -133,7 +128,7 @@ mod tests {
     #[test]
     fn callbacks__are_those_of_the_c_table() {
         let table = Table::builtin().unwrap();
-        let all = CALLBACKS.iter().chain(&OLD_CALLBACKS);
+        let all = CALLBACKS.iter();
         let mut names: Vec<&str> = all.map(|(name, _)| *name).collect();
         names.sort_unstable();
         let mut expected: Vec<&str> = table.callbacks.iter().map(|c| c.name.as_str()).collect();
@@ -152,6 +147,6 @@ mod tests {
         let section = table.constants.iter().filter(|c| c.section == "predefined callbacks");
         assert_eq!(section.count(), PREDEFINED.len());
         assert_eq!(predefined_callbacks(Method::F90).len(), 14);
-        assert_eq!(predefined_callbacks(Method::F08).len(), 11);
+        assert_eq!(predefined_callbacks(Method::F08).len(), 14);
     }
 }

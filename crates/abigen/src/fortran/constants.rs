@@ -24,15 +24,15 @@ pub(super) enum ConstantKind<'a> {
 pub(super) const STATUS_CONSTANTS: [(&str, i64); 4] =
     [("MPI_STATUS_SIZE", 8), ("MPI_SOURCE", 1), ("MPI_TAG", 2), ("MPI_ERROR", 3)];
 
-/// Returns the integers and handles of Fortran in table order. Constants of the tools interface and of the C form of a
-/// Fortran status are in C only.
+/// Returns the integers and handles of Fortran in table order. Constants of the tools interface, except its error codes,
+/// and of the C form of a Fortran status are in C only.
 pub(super) fn constants(table: &Table) -> Vec<FortranConstant<'_>> {
     table.constants.iter().filter_map(|constant| fortran_constant(table, constant)).collect()
 }
 
 fn fortran_constant<'a>(table: &Table, constant: &'a Constant) -> Option<FortranConstant<'a>> {
     if constant.ctype.stars > 0
-        || constant.name.starts_with("MPI_T_")
+        || constant.name.starts_with("MPI_T_") && !constant.name.starts_with("MPI_T_ERR_")
         || constant.name.starts_with("MPI_F_")
     {
         return None;
@@ -68,6 +68,7 @@ mod tests {
         assert_eq!(value("MPI_BSEND_OVERHEAD"), Some(512));
         assert_eq!(value("MPI_COMM_WORLD"), Some(257));
         assert_eq!(value("MPI_T_SCOPE_ALL"), None);
+        assert_eq!(value("MPI_T_ERR_INVALID"), Some(1006));
         assert_eq!(value("MPI_F_SOURCE"), None);
         assert_eq!(value("MPI_BOTTOM"), None);
     }

@@ -17,8 +17,6 @@ pub struct Interface {
     pub is_named: bool,
     /// Whether `mpi_f08` has no generic name for this form, because the small form has the same kinds.
     pub is_single: bool,
-    /// Whether the procedure is in `mpif.h` and module `mpi` only.
-    pub is_old: bool,
     /// Whether the entry point is written by hand.
     pub is_own: bool,
 }
@@ -164,7 +162,6 @@ pub fn interfaces(table: &Table) -> Result<Vec<Interface>, ParseError> {
             is_large: function.name != small,
             is_named: function.name != small && rules.has(small, "named"),
             is_single: function.name != small && rules.has(small, "single"),
-            is_old: rules.has(small, "old"),
             is_own: rules.has(small, "own"),
             function: function.clone(),
         });

@@ -133,7 +133,7 @@ struct Generic<'a> {
 /// Generic names with their small and large forms, in table order.
 fn generics(all: &[Interface]) -> Vec<Generic<'_>> {
     let mut generics: Vec<Generic<'_>> = Vec::new();
-    for form in all.iter().filter(|form| !form.is_old && !form.is_single) {
+    for form in all.iter().filter(|form| !form.is_single) {
         let full = form.function.name.as_str();
         let name = if form.is_large && !form.is_named {
             full.strip_suffix("_c").unwrap_or(full)
@@ -279,7 +279,7 @@ mod tests {
         for symbol in ["mpi_send_f08ts_", "mpi_send_c_f08ts_", "pmpi_send_c_f08ts_"] {
             assert_eq!(text.matches(&format!("bind(C,name=\"{symbol}\")")).count(), 1, "{symbol}");
         }
-        for absent in ["MPI_Type_get_extent_c", "MPI_Attr_get", "MPI_Psend_init_c"] {
+        for absent in ["MPI_Type_get_extent_c", "MPI_Psend_init_c"] {
             assert!(!text.contains(absent), "{absent}");
         }
     }

@@ -33,7 +33,7 @@ const PARAMETER_WORDS: [&str; 24] = [
     "length=",
     "name=",
 ];
-const FUNCTION_WORDS: [&str; 5] = ["none", "own", "named", "single", "old"];
+const FUNCTION_WORDS: [&str; 4] = ["none", "own", "named", "single"];
 
 /// All lines of the file.
 pub struct Rules {

@@ -146,7 +146,10 @@ pub(super) fn push_special(out: &mut String, address: &SpecialAddress, method: M
         }
     };
     let extent = if extent.is_empty() { extent } else { format!("({extent})") };
-    push_statement(out, 2, &format!("{kind}, bind(C,name=\"{symbol}_\") :: {name}{extent}"));
+    // Programs compare the address of a detached buffer with that of this one.
+    let target = if *name == "MPI_BUFFER_AUTOMATIC" { ", target" } else { "" };
+    let text = format!("{kind}{target}, bind(C,name=\"{symbol}_\") :: {name}{extent}");
+    push_statement(out, 2, &text);
 }
 
 fn push_comparison(out: &mut String, handles: &[&str], operator: &str, word: &str) {
