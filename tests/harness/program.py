@@ -218,6 +218,10 @@ class Program:
             flags = [flag for flag in flags if not flag.startswith("-W")] + MPIF_FLAGS
         if self.method:
             flags = [*flags, f"-D{METHODS[self.method]}"]
+        # Programs may have modules, whose files have the same names for each method.
+        modules = self.binary + ".modules"
+        os.makedirs(modules, exist_ok=True)
+        flags = [*flags, "-J", modules]
         objects = []
         if self.c_source:
             objects = [self.binary + ".o"]

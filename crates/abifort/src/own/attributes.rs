@@ -37,6 +37,12 @@ fn load_value(address: *mut c_void) -> i64 {
     }
 }
 
+/// Stores a copied value. An unchanged address that C set stays an attribute of C.
+fn store_copy(copy: i64, original: *mut c_void) -> *mut c_void {
+    let is_box = with_boxes(|boxes| boxes.contains(&original.addr()));
+    if !is_box && copy == original.addr() as i64 { original } else { store_value(copy) }
+}
+
 fn free_value(address: *mut c_void) {
     if with_boxes(|boxes| boxes.remove(&address.addr())) {
         // SAFETY: the address was that of a box, which is in no set any more.
@@ -134,8 +140,8 @@ macro_rules! objects {
                     let key = &*key.cast::<Key>();
                     let (code, copied) = key.copy($to(object), keyval, load_value(value));
                     *flag = c_int::from(copied.is_some() && code == 0);
-                    if let (Some(value), 0) = (copied, code) {
-                        *new = store_value(value);
+                    if let (Some(copy), 0) = (copied, code) {
+                        *new = store_copy(copy, value);
                     }
                     code
                 }
