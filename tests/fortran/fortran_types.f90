@@ -275,7 +275,7 @@ contains
     integer :: a(4), b(8), i
     integer(kind=count) :: n, size, elements, integers, addresses, larges, types, counts(2), places(2)
     integer(kind=count) :: list(3)
-    integer :: combiner
+    integer :: combiner, no_integer(1)
     integer(kind=wide) :: no_address(1)
     integer, asynchronous :: c(10), d(10)
     type(MPI_Datatype) :: made, parts(1)
@@ -297,7 +297,7 @@ contains
     call MPI_Type_get_envelope(made, integers, addresses, larges, types, combiner)
     SAME(larges, 1)
     SAME(combiner, MPI_COMBINER_CONTIGUOUS)
-    call MPI_Type_get_contents(made, integers, addresses, larges, types, [integer ::], no_address, list, parts)
+    call MPI_Type_get_contents(made, integers, addresses, larges, types, no_integer, no_address, list, parts)
     SAME(list(1), n)
     CHECK(parts(1) == MPI_INTEGER)
     call MPI_Type_free(made)
