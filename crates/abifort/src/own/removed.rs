@@ -9,10 +9,10 @@ use crate::convert::{
 use crate::ffi;
 use core::ffi::{c_int, c_void};
 
-/// Class of an error for an address that no INTEGER can hold.
+/// Class of an error for a size that no INTEGER can hold.
 const ERR_ARG: c_int = 13;
 
-/// Stores an address or a size, if an INTEGER can hold it.
+/// Stores a size, if an INTEGER can hold it.
 unsafe fn store_small(value: i64, place: *mut c_int, ierror: *mut c_int, code: c_int) {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -64,7 +64,11 @@ removed! {
     (location: *mut c_void, address: *mut c_int, ierror: *mut c_int) {
         let mut found = 0;
         let code = ffi::PMPI_Get_address(cells::buffer(location), &mut found);
-        store_small(found, address, ierror, code);
+        // The lower half: differences of addresses are right up to 2 GiB.
+        if code == 0 {
+            *address = found as c_int;
+        }
+        store_error(ierror, code);
     }
     mpi_type_extent_ pmpi_type_extent_
     (datatype: *mut c_int, extent: *mut c_int, ierror: *mut c_int) {

@@ -28,16 +28,21 @@ impl Shim<'_> {
         self.interface.arguments.iter().any(test)
     }
 
-    /// Whether the procedure has `ierror`.
+    /// Whether the procedure has `ierror`. MPI_Pcontrol, whose C function returns a code, has none.
     pub fn has_code(&self) -> bool {
-        self.interface.function.ret.base == "int"
+        !self.is_function() && !self.interface.function.varargs
+    }
+
+    /// Whether the procedure is a function.
+    pub fn is_function(&self) -> bool {
+        self.interface.function.ret.base != "int"
     }
 
     /// Result in a Rust signature; empty for a subroutine.
     pub fn ret(&self) -> String {
-        match self.has_code() {
-            true => String::new(),
-            false => format!(" -> {}", c_return(self.table, &self.interface.function)),
+        match self.is_function() {
+            false => String::new(),
+            true => format!(" -> {}", c_return(self.table, &self.interface.function)),
         }
     }
 

@@ -155,7 +155,8 @@ impl Shim<'_> {
             true => format!(
                 "{before}    let code_ = {call};\n{after}    convert::store_error(ierror, code_);\n"
             ),
-            false => format!("{before}    {call}\n"),
+            false if self.is_function() => format!("{before}    {call}\n"),
+            false => format!("{before}    {call};\n"),
         };
         if !self.is_hot() {
             out.push_str(&text);
