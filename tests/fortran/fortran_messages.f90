@@ -109,6 +109,8 @@ contains
     a = rank
     if (rank /= 0) then
       call MPI_Send(a, 1, MPI_INTEGER, 0, 100 + rank, MPI_COMM_WORLD, ierr)
+      ! Later messages must not match the wildcards.
+      call MPI_Barrier(MPI_COMM_WORLD, ierr)
       return
     end if
     do i = 1, ranks - 1
@@ -124,6 +126,7 @@ contains
       seen(b(1)) = .true.
     end do
     CHECK(all(seen(1:)))
+    call MPI_Barrier(MPI_COMM_WORLD, ierr)
   end subroutine wildcards
 
   ! MPI_PROC_NULL, and messages of a rank to itself.
