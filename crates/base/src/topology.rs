@@ -99,8 +99,9 @@ pub fn current_processor() -> Option<usize> {
 
 /// Returns the kernel's number of this thread; the first thread has that of the process.
 pub fn thread_number() -> u32 {
+    // `gettid` needs glibc 2.30, everything else in the library 2.28.
     // SAFETY: the call has no arguments and cannot fail.
-    unsafe { libc::gettid() as u32 }
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
 /// Moves this thread to another allowed processor, if any. Returns whether it moved. Costs tens of microseconds.

@@ -15,6 +15,7 @@
 use super::{Point, TraceEvent, TraceSubject, read_ticks};
 use crate::clock;
 use crate::sync::{StaticOrdering as Ordering, StaticPtr, StaticU32, StaticU64, StaticUsize};
+use crate::topology::thread_number;
 use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError};
 
@@ -160,8 +161,7 @@ impl Area {
         // SAFETY: OWN RING: it was just given to this thread. Multiples of 64 bytes from a page border are aligned.
         unsafe {
             (*ring).events.store(self.events, Ordering::Relaxed);
-            let tid = libc::gettid() as u32;
-            (*ring).tid.store(tid, Ordering::Relaxed);
+            (*ring).tid.store(thread_number(), Ordering::Relaxed);
         }
         self.touch(offset as usize, bytes as usize);
         Some(ring)

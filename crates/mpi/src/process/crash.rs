@@ -10,6 +10,7 @@ use crate::common::lock;
 use crate::process;
 use fastpath_base::sync::{Ordering, StaticU32};
 use fastpath_base::tell::{EscapedText, FixedString};
+use fastpath_base::topology::thread_number;
 use std::ffi::{c_int, c_void};
 use std::fmt::Write;
 
@@ -88,8 +89,8 @@ extern "C" fn report(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
 /// Leaves a message for the launcher: the call, if there is one, and the thread, if it is not the first.
 fn leave_message(call: Option<&str>, address: usize) {
     let mut text = FixedString::<240>::default();
-    // SAFETY: both functions have no arguments and may be called in a handler.
-    let (thread, process) = unsafe { (libc::gettid(), libc::getpid()) };
+    // SAFETY: the function has no arguments. It and `thread_number`, a system call, may be called in a handler.
+    let (thread, process) = unsafe { (thread_number() as libc::pid_t, libc::getpid()) };
     // SAFETY: only atomics are accessed, and the engine, which changes only at initialisation and finalisation.
     let process_state = unsafe { process::get_unlocked() };
     let _ = match call {
