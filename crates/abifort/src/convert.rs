@@ -154,3 +154,62 @@ pub unsafe fn store_error(ierror: *mut c_int, code: c_int) {
         unsafe { *ierror = code };
     }
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles__few_and_many__are_widened_and_stored_back() {
+        for length in [0, 1, FEW, FEW + 1, 100] {
+            let values: Vec<c_int> = (0..length as c_int).map(|i| i - 5).collect();
+            // SAFETY: addresses and lengths of arrays.
+            unsafe {
+                let mut all = Handles::read(values.as_ptr(), length as c_int, our_handle);
+                let wide = core::slice::from_raw_parts(all.address(), length);
+                assert!(wide.iter().zip(&values).all(|(w, v)| *w == *v as u32 as usize));
+                let mut back = vec![0; length];
+                all.write(back.as_mut_ptr(), our_integer);
+                assert_eq!(back, values);
+            }
+        }
+    }
+
+    #[test]
+    fn handles__negative_length__are_none() {
+        // SAFETY: nothing is read for such a length.
+        let mut all = unsafe { Handles::read(core::ptr::null(), -3, our_handle) };
+        assert!(all.slice().is_empty());
+    }
+
+    #[test]
+    fn logicals__of_every_compiler__are_0_or_1() {
+        let values = [0, 1, -1, 2];
+        // SAFETY: address and length of an array.
+        assert_eq!(unsafe { logicals(values.as_ptr(), 4) }, [0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn indices__count_from_1_and_undefined_stays() {
+        assert_eq!((index_from_one(0), index_from_one(UNDEFINED)), (1, UNDEFINED));
+        let mut indices = [0, 3, 7];
+        // SAFETY: address of an array that has two and more elements.
+        unsafe {
+            raise_indices(indices.as_mut_ptr(), 2);
+            raise_indices(indices.as_mut_ptr(), UNDEFINED);
+        }
+        assert_eq!(indices, [1, 4, 7]);
+    }
+
+    #[test]
+    fn absent_ierror__is_not_stored() {
+        let mut code = 3;
+        // SAFETY: a null pointer and the address of a variable.
+        unsafe {
+            store_error(core::ptr::null_mut(), 9);
+            store_error(&mut code, 9);
+        }
+        assert_eq!(code, 9);
+    }
+}

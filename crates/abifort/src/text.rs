@@ -90,7 +90,7 @@ mod tests {
     fn store__pads_and_cuts_off() {
         let mut text = OutText::new(8);
         // SAFETY: the memory has 9 bytes.
-        unsafe { core::ptr::copy_nonoverlapping(b"abc\0".as_ptr(), text.address(), 4) };
+        unsafe { core::ptr::copy_nonoverlapping(c"abc".as_ptr().cast(), text.address(), 4) };
         let (mut long, mut short) = ([b'x'; 5], [b'x'; 2]);
         // SAFETY: addresses and lengths of arrays.
         unsafe {

@@ -24,8 +24,8 @@ pub(super) enum ConstantKind<'a> {
 pub(super) const STATUS_CONSTANTS: [(&str, i64); 4] =
     [("MPI_STATUS_SIZE", 8), ("MPI_SOURCE", 1), ("MPI_TAG", 2), ("MPI_ERROR", 3)];
 
-/// Returns the integers and handles of Fortran in table order. Constants of the tools interface, except its error codes,
-/// and of the C form of a Fortran status are in C only.
+/// Returns the integers and handles of Fortran in table order. Constants of the tools interface, except its error
+/// codes, and of the C form of a Fortran status are in C only.
 pub(super) fn constants(table: &Table) -> Vec<FortranConstant<'_>> {
     table.constants.iter().filter_map(|constant| fortran_constant(table, constant)).collect()
 }
