@@ -17,6 +17,8 @@ program fortran_files
   call access_()
   call views()
   call shared_pointer()
+  call further()
+  call taken_in_turns()
   call errors()
   call finish()
 contains
@@ -151,6 +153,106 @@ contains
     CHECK(all(b(1:2) == a))
     call MPI_File_close(file, ierr)
   end subroutine shared_pointer
+
+  ! Every nonblocking and split access once; each rank writes its half of four integers.
+  subroutine further()
+    integer, save :: a(2), b(2)
+    integer :: how
+    integer(kind=wide) :: offset
+    FILE_HANDLE :: file
+    REQUEST :: request
+    do how = 1, 7
+      call MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE + MPI_MODE_RDWR + MPI_MODE_DELETE_ON_CLOSE, &
+          MPI_INFO_NULL, file, ierr)
+      SAME(ierr, MPI_SUCCESS)
+      offset = 8 * rank
+      call MPI_File_seek(file, offset, MPI_SEEK_SET, ierr)
+      a = how * 100 + rank * 10 + [1, 2]
+      b = -1
+      select case (how)
+      case (1)
+        call MPI_File_iwrite(file, a, 2, MPI_INTEGER, request, ierr)
+      case (2)
+        call MPI_File_iwrite_all(file, a, 2, MPI_INTEGER, request, ierr)
+      case (3)
+        call MPI_File_iwrite_at(file, offset, a, 2, MPI_INTEGER, request, ierr)
+      case (4)
+        call MPI_File_iwrite_at_all(file, offset, a, 2, MPI_INTEGER, request, ierr)
+      case (5)
+        call MPI_File_write(file, a, 2, MPI_INTEGER, MPI_STATUS_IGNORE, ierr)
+      case (6)
+        call MPI_File_write_all_begin(file, a, 2, MPI_INTEGER, ierr)
+        call MPI_File_write_all_end(file, a, MPI_STATUS_IGNORE, ierr)
+      case (7)
+        call MPI_File_write_ordered_begin(file, a, 2, MPI_INTEGER, ierr)
+        call MPI_File_write_ordered_end(file, a, MPI_STATUS_IGNORE, ierr)
+      end select
+      SAME(ierr, MPI_SUCCESS)
+      if (how <= 4) call MPI_Wait(request, MPI_STATUS_IGNORE, ierr)
+      call MPI_File_sync(file, ierr)
+      call MPI_Barrier(MPI_COMM_WORLD, ierr)
+      call MPI_File_seek(file, offset, MPI_SEEK_SET, ierr)
+      select case (how)
+      case (1)
+        call MPI_File_read_at_all(file, offset, b, 2, MPI_INTEGER, MPI_STATUS_IGNORE, ierr)
+      case (2)
+        call MPI_File_iread_all(file, b, 2, MPI_INTEGER, request, ierr)
+      case (3)
+        call MPI_File_iread_at(file, offset, b, 2, MPI_INTEGER, request, ierr)
+      case (4)
+        call MPI_File_iread_at_all(file, offset, b, 2, MPI_INTEGER, request, ierr)
+      case (5)
+        call MPI_File_read_ordered(file, b, 2, MPI_INTEGER, MPI_STATUS_IGNORE, ierr)
+      case (6, 7)
+        call MPI_File_read_all_begin(file, b, 2, MPI_INTEGER, ierr)
+        call MPI_File_read_all_end(file, b, MPI_STATUS_IGNORE, ierr)
+      end select
+      SAME(ierr, MPI_SUCCESS)
+      if (how >= 2 .and. how <= 4) call MPI_Wait(request, MPI_STATUS_IGNORE, ierr)
+      call MPI_F_sync_reg(b)
+      CHECK(all(a == b))
+      call MPI_File_close(file, ierr)
+    end do
+  end subroutine further
+
+  ! The shared pointer moves by each access of any rank.
+  subroutine taken_in_turns()
+    integer, save :: a(1), b(1)
+    integer(kind=wide) :: offset
+    FILE_HANDLE :: file
+    INFO :: info_
+    ERRHANDLER :: handler
+    REQUEST :: request
+    call MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE + MPI_MODE_RDWR + MPI_MODE_DELETE_ON_CLOSE, &
+        MPI_INFO_NULL, file, ierr)
+    a = 5
+    call MPI_File_write_shared(file, a, 1, MPI_INTEGER, MPI_STATUS_IGNORE, ierr)
+    call MPI_File_iwrite_shared(file, a, 1, MPI_INTEGER, request, ierr)
+    call MPI_Wait(request, MPI_STATUS_IGNORE, ierr)
+    call MPI_File_sync(file, ierr)
+    call MPI_Barrier(MPI_COMM_WORLD, ierr)
+    call MPI_File_get_position_shared(file, offset, ierr)
+    SAME(offset, 16)
+    call MPI_Barrier(MPI_COMM_WORLD, ierr)
+    call MPI_File_seek_shared(file, 0_wide, MPI_SEEK_SET, ierr)
+    b = -1
+    call MPI_File_read_shared(file, b, 1, MPI_INTEGER, MPI_STATUS_IGNORE, ierr)
+    SAME(b(1), 5)
+    b = -1
+    call MPI_File_iread_shared(file, b, 1, MPI_INTEGER, request, ierr)
+    call MPI_Wait(request, MPI_STATUS_IGNORE, ierr)
+    call MPI_F_sync_reg(b)
+    SAME(b(1), 5)
+    call MPI_File_get_info(file, info_, ierr)
+    call MPI_File_set_info(file, info_, ierr)
+    SAME(ierr, MPI_SUCCESS)
+    call MPI_Info_free(info_, ierr)
+    call MPI_File_get_errhandler(file, handler, ierr)
+    CHECK(handler == MPI_ERRORS_RETURN)
+    call MPI_File_call_errhandler(file, MPI_ERR_ARG, ierr)
+    SAME(ierr, MPI_SUCCESS)
+    call MPI_File_close(file, ierr)
+  end subroutine taken_in_turns
 
   subroutine errors()
     integer :: b(1)

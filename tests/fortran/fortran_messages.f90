@@ -21,6 +21,7 @@ program fortran_messages
   call buffers()
   call automatic_buffer()
   call persistent()
+  call persistent_modes()
   call partitioned()
   call cancelled()
   call finish()
@@ -354,6 +355,37 @@ contains
       CHECK(requests(round) == MPI_REQUEST_NULL)
     end do
   end subroutine persistent
+
+  ! Persistent buffered and ready sends; the buffer is flushed, with and without blocking.
+  subroutine persistent_modes()
+    integer, save :: buffer(2 * n + 2 * MPI_BSEND_OVERHEAD)
+    integer, save :: a(n, 2), b(n, 2)
+    integer :: i, bytes
+    REQUEST :: requests(4), request
+    call MPI_Buffer_attach(buffer, 4 * size(buffer), ierr)
+    call MPI_Bsend_init(a(1, 1), n, MPI_INTEGER, right, 1, MPI_COMM_WORLD, requests(1), ierr)
+    call MPI_Rsend_init(a(1, 2), n, MPI_INTEGER, right, 2, MPI_COMM_WORLD, requests(2), ierr)
+    call MPI_Recv_init(b(1, 1), n, MPI_INTEGER, left, 1, MPI_COMM_WORLD, requests(3), ierr)
+    call MPI_Recv_init(b(1, 2), n, MPI_INTEGER, left, 2, MPI_COMM_WORLD, requests(4), ierr)
+    call fill(a(:, 1), 71)
+    call fill(a(:, 2), 72)
+    call MPI_Startall(2, requests(3:4), ierr)
+    call MPI_Barrier(MPI_COMM_WORLD, ierr)
+    call MPI_Startall(2, requests(1:2), ierr)
+    call MPI_Waitall(4, requests, MPI_STATUSES_IGNORE, ierr)
+    SAME(ierr, MPI_SUCCESS)
+    call MPI_F_sync_reg(b)
+    CHECK(holds(b(:, 1), left, 71) .and. holds(b(:, 2), left, 72))
+    call MPI_Buffer_flush(ierr)
+    SAME(ierr, MPI_SUCCESS)
+    call MPI_Buffer_iflush(request, ierr)
+    call MPI_Wait(request, MPI_STATUS_IGNORE, ierr)
+    SAME(ierr, MPI_SUCCESS)
+    do i = 1, 4
+      call MPI_Request_free(requests(i), ierr)
+    end do
+    call detach(buffer, bytes)
+  end subroutine persistent_modes
 
   subroutine partitioned()
     integer, parameter :: parts = 4

@@ -18,6 +18,7 @@ program fortran_types
   call kinds()
   call optional_types()
   call resized()
+  call further()
 #ifndef METHOD_MPIF
   call sizes()
 #endif
@@ -267,6 +268,32 @@ contains
     SAME(ierr, MPI_SUCCESS)
   end subroutine sizes
 #endif
+
+  ! Sizes of count kind, pairs of value and index, blocks at places in bytes.
+  subroutine further()
+    integer(kind=MPI_COUNT_KIND) :: large, lower, extent
+    integer :: size
+    DATATYPE :: made
+    call MPI_Type_contiguous(2000000000, MPI_DOUBLE_PRECISION, made, ierr)
+    call MPI_Type_size_x(made, large, ierr)
+    CHECK(large == 16000000000_MPI_COUNT_KIND)
+    call MPI_Type_size(made, size, ierr)
+    SAME(size, MPI_UNDEFINED)
+    call MPI_Type_get_extent_x(made, lower, extent, ierr)
+    CHECK(lower == 0 .and. extent == large)
+    call MPI_Type_get_true_extent_x(made, lower, extent, ierr)
+    CHECK(lower == 0 .and. extent == large)
+    call MPI_Type_free(made, ierr)
+    call MPI_Type_create_hindexed_block(2, 3, [0_wide, 100_wide], MPI_INTEGER, made, ierr)
+    SAME(ierr, MPI_SUCCESS)
+    call MPI_Type_size_x(made, large, ierr)
+    SAME(large, 24)
+    call MPI_Type_get_extent_x(made, lower, extent, ierr)
+    SAME(extent, 112)
+    call MPI_Type_free(made, ierr)
+    call MPI_Type_get_value_index(MPI_DOUBLE_PRECISION, MPI_INTEGER, made, ierr)
+    SAME(ierr, MPI_SUCCESS)
+  end subroutine further
 
 #ifdef METHOD_F08
   ! The generic names take counts of both kinds, alone and in arrays.

@@ -15,6 +15,7 @@ program fortran_windows
   call fences()
   call locks()
   call groups()
+  call further()
   call dynamic()
 #ifndef METHOD_MPIF
   call allocated()
@@ -106,16 +107,66 @@ contains
     call MPI_Win_start(peer, 0, win, ierr)
     call MPI_Put(rank, 1, MPI_INTEGER, other, 0_wide, 1, MPI_INTEGER, win, ierr)
     call MPI_Win_complete(win, ierr)
-    flag = .false.
-    do while (.not. flag)
-      call MPI_Win_test(win, flag, ierr)
-    end do
+    if (rank == 0) then
+      flag = .false.
+      do while (.not. flag)
+        call MPI_Win_test(win, flag, ierr)
+      end do
+    else
+      call MPI_Win_wait(win, ierr)
+    end if
     call MPI_F_sync_reg(memory)
     SAME(memory(1), other)
     call MPI_Group_free(peer, ierr)
     call MPI_Group_free(all_, ierr)
     call MPI_Win_free(win, ierr)
   end subroutine groups
+
+  ! Accesses with requests, flushes, info objects, error handlers and deleted attributes.
+  subroutine further()
+    integer, save :: memory(4), a(2), b(2)
+    integer :: key
+    integer(kind=wide) :: value
+    logical :: flag
+    REQUEST :: request
+    INFO :: info_
+    ERRHANDLER :: handler
+    WINDOW :: win
+    memory = rank
+    a = [5, 6]
+    b = -1
+    call MPI_Win_create(memory, 16_wide, 4, MPI_INFO_NULL, MPI_COMM_WORLD, win, ierr)
+    call MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN, ierr)
+    call MPI_Win_get_errhandler(win, handler, ierr)
+    CHECK(handler == MPI_ERRORS_RETURN)
+    call MPI_Win_call_errhandler(win, MPI_ERR_ARG, ierr)
+    SAME(ierr, MPI_SUCCESS)
+    call MPI_Win_get_info(win, info_, ierr)
+    call MPI_Win_set_info(win, info_, ierr)
+    SAME(ierr, MPI_SUCCESS)
+    call MPI_Info_free(info_, ierr)
+    call MPI_Win_create_keyval(MPI_WIN_DUP_FN, MPI_WIN_NULL_DELETE_FN, key, 0_wide, ierr)
+    call MPI_Win_set_attr(win, key, 3_wide, ierr)
+    call MPI_Win_delete_attr(win, key, ierr)
+    call MPI_Win_get_attr(win, key, value, flag, ierr)
+    CHECK(.not. flag)
+    call MPI_Win_free_keyval(key, ierr)
+    call MPI_Win_lock_all(0, win, ierr)
+    call MPI_Raccumulate(a, 2, MPI_INTEGER, other, 0_wide, 2, MPI_INTEGER, MPI_SUM, win, request, ierr)
+    call MPI_Wait(request, MPI_STATUS_IGNORE, ierr)
+    call MPI_Win_flush_all(win, ierr)
+    call MPI_Rget_accumulate(a, 2, MPI_INTEGER, b, 2, MPI_INTEGER, other, 0_wide, 2, MPI_INTEGER, &
+        MPI_NO_OP, win, request, ierr)
+    call MPI_Wait(request, MPI_STATUS_IGNORE, ierr)
+    call MPI_F_sync_reg(b)
+    CHECK(all(b == other + [5, 6]))
+    call MPI_Win_flush_local_all(win, ierr)
+    call MPI_Win_sync(win, ierr)
+    SAME(ierr, MPI_SUCCESS)
+    call MPI_Win_unlock_all(win, ierr)
+    call MPI_Barrier(MPI_COMM_WORLD, ierr)
+    call MPI_Win_free(win, ierr)
+  end subroutine further
 
   subroutine dynamic()
     integer, save :: memory(4)
