@@ -1,5 +1,5 @@
 ! Collective operations in three forms: blocking, nonblocking and persistent.
-! test: ranks=3 methods=mpif.h,mpi,mpi_f08
+! test: ranks=3 methods=mpif.h,mpi,mpi_f08 variants=check
 #include "methods.h"
 #include "check.h"
 program fortran_collectives

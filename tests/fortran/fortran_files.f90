@@ -1,5 +1,5 @@
 ! Files: individual, shared and explicit offsets, views, collective and nonblocking access.
-! test: ranks=2 methods=mpif.h,mpi,mpi_f08
+! test: ranks=2 methods=mpif.h,mpi,mpi_f08 variants=check
 #include "methods.h"
 #include "check.h"
 program fortran_files
@@ -91,7 +91,7 @@ contains
     CHECK(file == MPI_FILE_NULL)
   end subroutine access_
 
-  ! Each rank sees every other pair of integers.
+  ! The view of each rank has every other pair of integers.
   subroutine views()
     character(len=MPI_MAX_DATAREP_STRING) :: name
     integer :: a(4), b(8), i

@@ -1,5 +1,5 @@
 ! Messages: every mode, wildcards, probes, buffers, persistent and partitioned requests.
-! test: ranks=2,3 methods=mpif.h,mpi,mpi_f08
+! test: ranks=2,3 methods=mpif.h,mpi,mpi_f08 variants=check
 #include "methods.h"
 #include "check.h"
 program fortran_messages

@@ -1,4 +1,4 @@
-! Fortran and C in one program: handles, statuses and constants go from one to the other.
+! Fortran and C in one program exchange handles, statuses and constants.
 ! test: ranks=2 methods=mpi,mpi_f08,mpif.h with=fortran_mixed.c
 #include "methods.h"
 #include "check.h"

@@ -1,4 +1,4 @@
-! A profiling library in C sees each call once, and none that the Fortran library makes itself.
+! A profiling library in C counts each call once, and no call that the Fortran library makes itself.
 ! test: ranks=1 methods=mpif.h,mpi,mpi_f08 with=fortran_profiled.c only=build
 #include "methods.h"
 #include "check.h"
@@ -11,7 +11,7 @@ program fortran_profiled
 
   failures = 0
   rank = -1
-  ! Start-up describes Fortran's types to the C library, unseen.
+  ! The calls that describe Fortran's types to the C library are not counted.
   call profile_total(before)
   SAME(before, 0)
   call MPI_Init(ierr)
@@ -114,7 +114,7 @@ contains
   end subroutine attributes
 
 #ifdef METHOD_F08
-  ! Datatypes of sections are made unseen. A refused call is seen by nobody, its error handler is called.
+  ! The calls that make datatypes for sections, and a refused call, are not counted.
   subroutine sections()
     integer, asynchronous :: a(8), b(8)
     type(MPI_Request) :: requests(2)

@@ -1,5 +1,5 @@
 ! Array sections of mpi_f08: each stands for the contiguous array of its elements.
-! test: ranks=2
+! test: ranks=2 variants=check
 #define METHOD_F08
 #include "check.h"
 program fortran_sections

@@ -75,7 +75,7 @@ program fortran_sessions
 contains
 #include "check.inc"
 
-  ! The C library knows the sizes of this compiler's types, and its LOGICALs.
+  ! The C library has the sizes of this compiler's types and the values of its LOGICALs.
   subroutine described()
     logical :: yes, no
     yes = .false.

@@ -26,7 +26,7 @@ program fortran_spawn
 contains
 #include "check.inc"
 
-  ! Tells the parents how many arguments it has, and all of them as one text.
+  ! Sends the number of its command and all arguments, as one text, to the parents.
   subroutine child()
     integer :: i, number
     character(len=100) :: text
@@ -36,7 +36,7 @@ contains
       call get_command_argument(i, one)
       text = trim(text) // '<' // trim(one) // '>'
     end do
-    call MPI_Comm_get_attr_of_app(number)
+    call get_number(number)
     call MPI_Gather(number, 1, MPI_INTEGER, number, 1, MPI_INTEGER, 0, parent, ierr)
     call MPI_Gather(text, 100, MPI_CHARACTER, text, 100, MPI_CHARACTER, 0, parent, ierr)
     call MPI_Comm_disconnect(parent, ierr)
@@ -44,30 +44,30 @@ contains
   end subroutine child
 
   ! Number of the command that started this process.
-  subroutine MPI_Comm_get_attr_of_app(number)
+  subroutine get_number(number)
     integer, intent(out) :: number
     integer(kind=MPI_ADDRESS_KIND) :: value
     logical :: flag
     call MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, value, flag, ierr)
     CHECK(flag)
     number = int(value)
-  end subroutine MPI_Comm_get_attr_of_app
+  end subroutine get_number
 
-  ! Checks what each child tells, and that there are so many.
+  ! Checks the number of children, and what each one sends.
   subroutine expect(children, numbers, texts)
     COMM, intent(inout) :: children
     integer, intent(in) :: numbers(:)
     character(len=*), intent(in) :: texts(:)
-    integer :: count, i, root, told(size(numbers))
+    integer :: count, i, root, received(size(numbers))
     character(len=100) :: text(size(texts))
     call MPI_Comm_remote_size(children, count, ierr)
     SAME(count, size(numbers))
     root = merge(MPI_ROOT, MPI_PROC_NULL, rank == 0)
-    call MPI_Gather(told, 1, MPI_INTEGER, told, 1, MPI_INTEGER, root, children, ierr)
+    call MPI_Gather(received, 1, MPI_INTEGER, received, 1, MPI_INTEGER, root, children, ierr)
     call MPI_Gather(text, 100, MPI_CHARACTER, text, 100, MPI_CHARACTER, root, children, ierr)
     if (rank == 0) then
       do i = 1, count
-        SAME(told(i), numbers(i))
+        SAME(received(i), numbers(i))
         call same_text(text(i), texts(i), __LINE__)
       end do
     end if

@@ -1,5 +1,5 @@
 ! Windows: memory that MPI allocates, shared memory, one-sided access.
-! test: ranks=2 methods=mpif.h,mpi,mpi_f08
+! test: ranks=2 methods=mpif.h,mpi,mpi_f08 variants=check
 #include "methods.h"
 #include "check.h"
 program fortran_windows
