@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import tempfile
 import unittest
 
@@ -97,6 +98,59 @@ class Variants(unittest.TestCase):
     def test_unknown_variant__is_refused(self):
         with self.assertRaises(ValueError):
             read("x", "variants=nonsense")
+
+
+class Fortran(unittest.TestCase):
+    SOURCE = "! A program.\n! test: {words}\nprogram x\nend program\n"
+
+    def read(self, words, name="x.f90", source=SOURCE):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(source.format(words=words))
+        return program.find(folder)
+
+    def test_methods__give_a_program_each(self):
+        found = self.read("ranks=2 methods=mpif.h,mpi,mpi_f08")
+        self.assertEqual([one.name for one in found], ["x-mpif.h", "x-mpi", "x-mpi_f08"])
+        self.assertEqual(names(found[2]), ["x-mpi_f08 n=2"])
+
+    def test_fixed_form__has_a_data_line(self):
+        (one,) = self.read("ranks=2,3", "y.f", "c     test: {words}\n      END\n")
+        self.assertEqual((one.name, one.ranks, one.method), ("y", [2, 3], None))
+
+    def test_unknown_method__is_refused(self):
+        with self.assertRaisesRegex(ValueError, "unknown methods"):
+            self.read("methods=f77")
+
+    def test_words_of_fortran__in_a_c_program__are_refused(self):
+        for words in ("methods=mpi", "with=part.c"):
+            with self.assertRaisesRegex(ValueError, "unknown word"):
+                read("x", words)
+
+    def test_c_sources_beside__are_no_programs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for path in ("part.c", "x.f90", "c/y.c"):
+                write(folder, path)
+            self.assertEqual([one.name for one in program.find(folder)], ["x", "y"])
+
+    def test_compile__has_the_method_the_modules_and_the_c_source(self):
+        with tempfile.TemporaryDirectory() as folder:
+            compiler, log = os.path.join(folder, "mpifort"), os.path.join(folder, "log")
+            for path in (compiler, os.path.join(folder, "mpicc")):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(f"#!/bin/sh\ncase $1 in -showme:command) echo gfortran-99; exit ;; esac\necho \"$0 $*\" >> {log}\n"
+                               'while [ "$1" != -o ]; do shift; done\n: > "$2"\n')
+                os.chmod(path, 0o755)
+            (one,) = self.read("methods=mpi with=part.c link=-lx")
+            with open(os.path.join(os.path.dirname(one.path), "part.c"), "w", encoding="utf-8"):
+                pass
+            self.assertIsNone(one.compile(os.path.join(folder, "mpicc"), folder))
+            with open(log, encoding="utf-8") as file:
+                c_line, fortran_line = file.read().splitlines()
+        self.assertIn("part.c", c_line)
+        for word in ("-fc=gfortran-99", "-Werror", "-DMETHOD_MPI", f"-J {one.binary}.modules", f"{one.binary}.o", "-lx"):
+            self.assertIn(f" {word}", fortran_line)
 
 
 class Folders(unittest.TestCase):
