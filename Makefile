@@ -208,13 +208,13 @@ format:
 
 # A checked computation on 4 ranks, then the latency of a message with the hardware floor.
 demo:
-	@scripts/progress 'Build' $(MAKE) --no-print-directory prefix
+	@scripts/progress 'Build' $(MAKE) --no-print-directory prefix MODULES=no
 	@scripts/demo build/prefix
 
 # Described in docs/measuring.md. BENCH holds further arguments of `fastpath compare`, PEERS those of bench/peers.
 bench results: TOOLS = release
 bench: build
-	install/install.sh '$(BUILD)' '$(TARGET_DIR)/bench'
+	MODULES=no install/install.sh '$(BUILD)' '$(TARGET_DIR)/bench'
 	'$(TARGET_DIR)/bench/bin/fastpath' bench latency
 	bench/peers --ours '$(abspath $(TARGET_DIR))/bench/bin/mpicc' $(PEERS) > '$(TARGET_DIR)/bench/peers'
 	'$(TARGET_DIR)/bench/bin/fastpath' compare --peers '$(TARGET_DIR)/bench/peers' $(BENCH)
@@ -222,5 +222,5 @@ bench: build
 # Writes docs/results.md and the table in README.md. Needs an idle machine for 20 minutes; a restart continues an
 # interrupted run. RESULTS=--full measures everything, RESULTS='--stop-after 180s' a part (bench/results).
 results: build
-	install/install.sh '$(BUILD)' '$(TARGET_DIR)/bench'
+	MODULES=no install/install.sh '$(BUILD)' '$(TARGET_DIR)/bench'
 	bench/results --prefix '$(TARGET_DIR)/bench' --work '$(TARGET_DIR)/results' $(RESULTS)

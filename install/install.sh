@@ -2,6 +2,8 @@
 # Installs a build. Called by `make install`, which builds first.
 #
 # usage: install.sh BUILD PREFIX     (BUILD: target/release; DESTDIR in the environment is put before PREFIX)
+#
+# MODULES=no in the environment: builds no Fortran modules; mpifort builds them when they are needed
 set -eu
 
 build=$1
@@ -76,7 +78,14 @@ for name in mpifp_types mpi mpi_f08; do
     "$build/fastpath-abigen" $name.f90 > "$new"
     place 644 "$modules/$name.f90"
 done
-sources=$(cat "$modules/mpifp_types.f90" "$modules/mpi.f90" "$modules/mpi_f08.f90" | cksum)
+# For compilers without assumed rank, or with array descriptors that the library does not know.
+for name in mpi mpi_f08; do
+    "$build/fastpath-abigen" $name.f90 --addresses > "$new"
+    place 644 "$modules/addresses-$name.f90"
+done
+cp "$here/probe.f90" "$new"
+place 644 "$modules/probe.f90"
+sources=$(cat "$modules"/*.f90 | cksum)
 sed "s/@VERSION@/$version/; s/@SOURCES@/${sources%% *}/" "$here/mpifort" > "$new"
 place 755 "$root/bin/mpifort"
 for name in mpif90 mpif77 mpifc mpifort_abi; do
@@ -118,12 +127,13 @@ build_modules() {
 
 # Modules of the Fortran compilers on the path, the default one first. A package is for other machines: its builder
 # calls `mpifort --build-modules COMPILER`.
-if [ -z "${DESTDIR:-}" ] && "$root/bin/mpifort" -showme:command > /dev/null 2>&1; then
+if [ -z "${DESTDIR:-}" ] && [ "${MODULES:-}" != no ] && "$root/bin/mpifort" -showme:command > /dev/null 2>&1; then
     build_modules
     built=:
     IFS=:
     for folder in $PATH; do
-        for compiler in "$folder"/gfortran "$folder"/gfortran-[1-9]* "$folder"/flang "$folder"/flang-[1-9]*; do
+        for compiler in "$folder"/gfortran "$folder"/gfortran-[1-9]* "$folder"/flang "$folder"/flang-[1-9]* \
+            "$folder"/flang-new "$folder"/flang-new-[1-9]*; do
             [ -x "$compiler" ] || continue
             # Several names of one compiler are common.
             target=$(readlink -f "$compiler")

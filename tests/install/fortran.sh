@@ -42,7 +42,7 @@ for command in gfortran cmake pkg-config setpriv flock; do
 done
 # Names of the compilers, without second names of one file.
 compilers= seen=:
-for compiler in gfortran flang $(seq -f gfortran-%g 9 20) $(seq -f flang-%g 16 30); do
+for compiler in gfortran flang $(seq -f gfortran-%g 9 20) $(seq -f flang-%g 19 30) $(seq -f flang-new-%g 19 30); do
     command -v $compiler > /dev/null || continue
     target=$(readlink -f "$(command -v $compiler)")
     case $seen in
@@ -204,6 +204,42 @@ expect "the compiler's messages are stored" "no assumed rank here" \
 script no-f08 'case $1 in --version) echo no-f08 1.0; exit ;; esac'
 expect "--build-modules tries again" "/no-f08 are in" "$mpifort" --build-modules ./no-f08
 "$mpifort" -fc=./no-f08 -c ring_f08.f90 || fail "the compiler is improved, but the module is not there"
+# Compilers without assumed rank, with unknown descriptors, and one whose programs do not run here.
+cat > subarrays.f90 <<'END'
+program subarrays
+  use mpi_f08
+  implicit none
+  integer :: a(6) = [1, 2, 3, 4, 5, 6], b(6) = 0
+  call MPI_Init()
+  call MPI_Sendrecv(a(1:5:2), 3, MPI_INTEGER, 0, 1, b(6:2:-2), 3, MPI_INTEGER, 0, 1, MPI_COMM_SELF, MPI_STATUS_IGNORE)
+  print '(l1,6i2)', MPI_SUBARRAYS_SUPPORTED, b
+  call MPI_Finalize()
+end program
+END
+script no-rank 'case $1 in --version) echo "no-rank 1.0"; exit ;; esac
+case "$*" in *mpi*.f90*) ! grep "dimension(\.\." "$2" || exit 1 ;; esac'
+script unread 'case $1 in --version) echo "unread 1.0"; exit ;; esac
+case "$*" in *probe.f90*) sed -i s/-16/16/ probe.f90 ;; esac'
+for compiler in no-rank unread; do
+    expect "$compiler: mpi_f08 passes addresses" "mpi_f08 passes addresses" \
+        "$mpifort" -fc=./$compiler -o subarrays subarrays.f90
+    expect "$compiler: sections work in blocking calls" "F 0 5 0 3 0 1" timeout 60 ./subarrays
+    expect "$compiler: that is reported once" "" "$mpifort" -fc=./$compiler -o ring ring.f90
+    [ -z "$printed" ] || fail "it is reported again: $printed"
+done
+expect "the messages about assumed rank are stored" "dimension(..)" sh -c 'cat "$1"/no-rank-*/mpi_f08.addresses' sh "$fortran"
+expect "so is the answer about descriptors" "cannot read" sh -c 'cat "$1"/unread-*/mpi_f08.addresses' sh "$fortran"
+script unread 'case $1 in --version) echo "unread 1.0"; exit ;; esac'
+"$mpifort" --build-modules ./unread > log 2>&1 || fail "modules of unread: $(cat log)"
+! grep -q addresses log || fail "--build-modules does not probe again: $(cat log)"
+script foreign 'case $1 in --version) echo "foreign 1.0"; exit ;; esac
+case "$*" in *probe.o*) echo other > probe; chmod +x probe; exit ;; esac'
+"$mpifort" -fc=./foreign -o subarrays subarrays.f90 > log 2>&1 || fail "modules of foreign: $(cat log)"
+expect "where the probe cannot run, descriptors are passed" "T 0 5 0 3 0 1" timeout 60 ./subarrays
+for compiler in $compilers; do
+    "$mpifort" -fc=$compiler -o subarrays subarrays.f90 || fail "$compiler does not compile subarrays.f90"
+    expect "$compiler: descriptors are known" "T 0 5 0 3 0 1" timeout 60 ./subarrays
+done
 script full 'case "$*" in *mpi_f08.f90*) echo "No space left on device"; exit 1 ;;
 --version) echo full 1.0; exit ;; esac'
 refuse "lack of disk space is an error" 1 "No space left" "$mpifort" -fc=./full -c ring.f90

@@ -114,6 +114,28 @@ pub unsafe fn element_bytes(descriptor: *const Descriptor) -> usize {
     unsafe { (*descriptor).element_bytes }
 }
 
+/// Whether the descriptor, read by the layout above, describes an array with this first element, bytes of an element,
+/// extents, and bytes from one element to the next in each dimension.
+///
+/// # Safety
+/// `descriptor` points to a descriptor.
+pub unsafe fn describes(
+    descriptor: *const Descriptor, base: *const c_void, element_bytes: usize, extents: &[c_int],
+    strides: &[c_int],
+) -> bool {
+    // SAFETY: by this function's contract; dimensions are read only for the expected rank.
+    unsafe {
+        VERSIONS.contains(&(*descriptor).version)
+            && (*descriptor).rank as usize == extents.len()
+            && (*descriptor).base.cast_const() == base
+            && (*descriptor).element_bytes == element_bytes
+            && extents.iter().zip(strides).enumerate().all(|(index, (extent, stride))| {
+                let dimension = (*descriptor).dimensions[index];
+                dimension.extent == *extent as isize && dimension.stride == *stride as isize
+            })
+    }
+}
+
 /// A buffer for a call that ends later and has no datatype for all of it.
 ///
 /// # Errors

@@ -1,8 +1,9 @@
-//! Procedures that C does not have: predefined callbacks, comparison of handles, conversion of statuses, sizes.
+//! Procedures that C does not have: predefined callbacks, comparison of handles, conversion of statuses, sizes,
+//! and what `mpifort` asks about a compiler.
 #![allow(unsafe_code, non_snake_case)]
 
 use crate::convert::store_error;
-use crate::section::{Descriptor, element_bytes};
+use crate::section::{Descriptor, describes, element_bytes};
 use core::ffi::{c_int, c_void};
 
 macro_rules! copy_callbacks {
@@ -187,3 +188,21 @@ macro_rules! sizes {
 }
 
 sizes! { mpi_sizeof_f08ts_ pmpi_sizeof_f08ts_ }
+
+/// Returns 1 if the library reads a descriptor as what the caller describes, otherwise 0: `mpifort` calls this function
+/// for a few arrays, to learn whether the compiler's descriptors have a known layout.
+///
+/// # Safety
+/// `buffer` points to a descriptor; `extents` and `strides` have `rank` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mpifp_probe_descriptor_(
+    buffer: *const Descriptor, base: *const c_void, bytes: c_int, rank: c_int,
+    extents: *const c_int, strides: *const c_int,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let extents = core::slice::from_raw_parts(extents, rank as usize);
+        let strides = core::slice::from_raw_parts(strides, rank as usize);
+        c_int::from(describes(buffer, base, bytes as usize, extents, strides))
+    }
+}
