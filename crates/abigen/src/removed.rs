@@ -154,7 +154,7 @@ const FUNCTIONS: [RemovedFunction; 10] = [
 
 /// Combiners that replace the removed combiners of Fortran's constructors. The removed ones have values of their own,
 /// so that a `switch` can contain both.
-const COMBINERS: [&str; 3] =
+pub(crate) const COMBINERS: [&str; 3] =
     ["MPI_COMBINER_HINDEXED", "MPI_COMBINER_HVECTOR", "MPI_COMBINER_STRUCT"];
 
 /// Generates the part of `mpi.h` with the removed names, as functions: a program can define macros of these names.

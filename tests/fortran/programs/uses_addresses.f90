@@ -22,4 +22,5 @@ program uses_addresses
   call PMPI_Get_address(a(2, 2), v)
   call MPI_F_sync_reg(a)
   call MPI_Pack_external("external32", a, 1, MPI_REAL, a, 4_MPI_ADDRESS_KIND, v)
+  call MPI_Unpack_external("external32", a, 4_MPI_ADDRESS_KIND, v, a, 1, MPI_REAL)
 end program

@@ -52,6 +52,7 @@ program uses_mpi
   call MPI_GET_ADDRESS(a, v, ierror)
   call MPI_BUFFER_DETACH(a, n, ierror)
   call MPI_PACK_EXTERNAL("external32", "abc", 3, MPI_CHARACTER, a, 4_MPI_ADDRESS_KIND, v, ierror)
+  call MPI_UNPACK_EXTERNAL("external32", a, 4_MPI_ADDRESS_KIND, v, a, 1, MPI_REAL, ierror)
   tc%MPI_VAL = MPI_COMM_WORLD
   if (tc == MPI_Comm(MPI_COMM_WORLD)) t = MPI_WTIME() + MPI_WTICK()
   allocate (d(3))

@@ -118,6 +118,8 @@ program uses_mpi_f08
   call MPI_Type_get_extent(dt, lb, extent)
   call MPI_Pack_external("external32", a, 1, MPI_REAL, a, 4_MPI_ADDRESS_KIND, v)
   call MPI_Pack_external("external32", a, 1_ck, MPI_REAL, a, 4_ck, v)
+  call MPI_Unpack_external("external32", a, 4_MPI_ADDRESS_KIND, v, a, 1, MPI_REAL, ierror)
+  call MPI_Unpack_external(args(1), a, 4_ck, v, a, 1_ck, MPI_REAL)
   call MPI_Status_f2f08(istat, s)
   call MPI_Status_f082f(s, istat)
   call MPI_Buffer_attach(MPI_BUFFER_AUTOMATIC, 0)

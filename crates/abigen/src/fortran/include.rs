@@ -4,6 +4,7 @@ use super::callbacks::PREDEFINED;
 use super::constants::{ConstantKind, STATUS_CONSTANTS, constants};
 use super::types::{CELL, SPECIAL_ADDRESSES, SpecialAddress, SpecialKind};
 use crate::model::{CTypeKind, Table};
+use crate::removed::COMBINERS;
 use std::fmt::Write;
 
 const HEAD: &str = "\
@@ -53,6 +54,11 @@ pub fn emit_include(table: &Table) -> String {
             ConstantKind::Offset => "INTEGER(KIND=MPI_OFFSET_KIND)",
         };
         push_parameter(&mut out, kind, constant.name, constant.value);
+    }
+    out.push_str("\n!     Removed in MPI-3.0: no datatype has one of these combiners\n");
+    for combiner in COMBINERS {
+        let value = table.constants.iter().find(|c| c.name == combiner).map_or(0, |c| c.value);
+        push_parameter(&mut out, "INTEGER", &format!("{combiner}_INTEGER"), -value);
     }
     out.push_str("\n!     Special addresses: the library recognises them\n");
     for address in &SPECIAL_ADDRESSES {
@@ -151,6 +157,15 @@ mod tests {
     }
 
     #[test]
+    fn removed_combiners__have_the_values_of_mpi_h() {
+        let (text, table) = (text(), Table::builtin().unwrap());
+        for combiner in COMBINERS {
+            let value = table.constants.iter().find(|c| c.name == combiner).unwrap().value;
+            assert!(text.contains(&format!("PARAMETER ({combiner}_INTEGER=-{value})\n")));
+        }
+    }
+
+    #[test]
     fn names__are_declared_once() {
         let text = text();
         let mut names: Vec<&str> = text
@@ -164,7 +179,10 @@ mod tests {
         assert_eq!(names.len(), count);
         let kinds_and_choice_buffers = 6;
         let table = Table::builtin().unwrap();
-        let expected = constants(&table).len() + STATUS_CONSTANTS.len() + kinds_and_choice_buffers;
+        let expected = constants(&table).len()
+            + STATUS_CONSTANTS.len()
+            + COMBINERS.len()
+            + kinds_and_choice_buffers;
         assert_eq!(count, expected);
     }
 }
