@@ -1,4 +1,4 @@
-//! Errors of buffers that a call cannot take.
+//! Errors of buffers and callbacks that a call cannot take.
 #![allow(unsafe_code)]
 
 use crate::convert::{comm_from, file_from, win_from};
@@ -18,6 +18,8 @@ pub enum Scope {
 
 /// Class of an error about a buffer.
 const ERR_BUFFER: c_int = 1;
+/// Class of an error for which there is no closer one.
+const ERR_OTHER: c_int = 16;
 /// The communicator to which errors without another object belong.
 pub const COMM_SELF: c_int = 258;
 
@@ -39,13 +41,27 @@ pub fn refuse(function: &str, argument: &str, scope: Scope, refusal: BufferRefus
             "pass the datatype of its elements, or a contiguous array",
         ),
     };
-    let text = format!("{function}: {argument} {cause}: {remedy}");
-    let text = text.into_bytes().into_iter().chain([0]).collect::<Vec<u8>>();
-    let mut code = ERR_BUFFER;
+    raise(scope, ERR_BUFFER, &format!("{function}: {argument} {cause}: {remedy}"))
+}
+
+/// Raises the error for a callback when all slots of its kind are used, and returns its code.
+#[cold]
+pub fn refuse_callback(function: &str, slots: usize) -> c_int {
+    let text = format!(
+        "{function}: a process can create {slots} of these with functions written in Fortran, unless the C library is \
+         Fastpath's: create them once and keep them"
+    );
+    raise(Scope::Comm(COMM_SELF), ERR_OTHER, &text)
+}
+
+/// Calls the error handler with a new error code of `class`, and returns the code.
+fn raise(scope: Scope, class: c_int, text: &str) -> c_int {
+    let text = text.bytes().chain([0]).collect::<Vec<u8>>();
+    let mut code = class;
     // SAFETY: addresses of local variables; the text ends with a zero byte.
     unsafe {
         let mut added = 0;
-        if ffi::PMPI_Add_error_code(ERR_BUFFER, &mut added) == 0 {
+        if ffi::PMPI_Add_error_code(class, &mut added) == 0 {
             code = added;
             ffi::PMPI_Add_error_string(added, text.as_ptr().cast_mut().cast());
         }

@@ -9,15 +9,13 @@ use crate::convert::{
 };
 use crate::ffi;
 use crate::library;
+use crate::refusal::refuse_callback;
 use crate::text;
 use core::ffi::{c_int, c_void};
 use fastpath_base::sync::{StaticOrdering as Ordering, StaticPtr, StaticUsize};
 
 /// Operators or error handlers of one kind that a process can have over another C library.
 const SLOTS: usize = 64;
-
-/// Class of an error for which there is no closer one.
-const ERR_OTHER: c_int = 16;
 
 /// Fortran functions, by slot. A slot is never freed: MPI does not tell when the last use of an operator ends.
 struct CallbackSlots {
@@ -48,6 +46,12 @@ impl CallbackSlots {
         // ORDERING: acquire, pairs with the store in `take`.
         self.functions[slot].load(Ordering::Acquire)
     }
+}
+
+/// Raises the error for used slots. `call`: type of the C function, MPI_X_fn.
+#[cold]
+fn refuse(call: &str) -> c_int {
+    refuse_callback(call.trim_end_matches("_fn"), SLOTS)
 }
 
 macro_rules! trampoline_table {
@@ -90,7 +94,7 @@ macro_rules! operators {
                 // SAFETY: ARGUMENTS.
                 unsafe {
                     let Some(function) = function else {
-                        return store_error(ierror, ERR_OTHER);
+                        return store_error(ierror, refuse(stringify!($call)));
                     };
                     let mut made = 0;
                     let code = call(function, *commute & 1, &mut made);
@@ -139,7 +143,7 @@ macro_rules! error_handlers {
                 // SAFETY: ARGUMENTS.
                 unsafe {
                     let Some(function) = function else {
-                        return store_error(ierror, ERR_OTHER);
+                        return store_error(ierror, refuse(stringify!($call)));
                     };
                     let mut made = 0;
                     let code = call(function, &mut made);
