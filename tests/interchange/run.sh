@@ -1,7 +1,8 @@
 #!/bin/sh
 # One binary, two libraries: a program built with one library's mpicc_abi runs on the other's library and launcher, both
 # ways. Random datatypes have the same layout on both. The other library is MPICH, from its wheel in the cache
-# (tests/harness/cache.py) unless a path is given.
+# (tests/harness/cache.py) unless a path is given. A Fortran program runs on both with our libmpifort_abi, which is the
+# same for each C library.
 #
 # usage: run.sh BUILD [MPICH]        (BUILD: target/release; MPICH: an installation with mpicc_abi)
 set -eu
@@ -21,7 +22,7 @@ if [ -z "$other" ]; then
     other=$("$root/tests/harness/packages.py" mpich) || fail "the wheel of MPICH is not available"
 fi
 ours=$scratch/fastpath
-"$root/install/install.sh" "$build" "$ours" > /dev/null
+MODULES=no "$root/install/install.sh" "$build" "$ours" > /dev/null
 cd "$scratch"
 
 # `run WHAT LIBRARY LAUNCHER PROGRAM`: two ranks must compute the right sum on the named library.
@@ -72,6 +73,38 @@ echo "ok: our library under MPICH's mpiexec inside of ours"
 printed=$("$other/bin/mpiexec" -n 1 "$ours/bin/mpiexec" -n 2 ./exchange-ours 2>&1) || fail "$printed"
 [ "$printed" = "2 ranks, sum 1" ] || fail "our mpiexec inside of MPICH's: $printed"
 echo "ok: our mpiexec inside of MPICH's"
+# A Fortran program runs on both libraries, by each method, with our libmpifort_abi.
+# `run_fortran WHAT PREFIX [SETTING]...`
+run_fortran() {
+    what=$1 prefix=$2
+    shift 2
+    printed=$(env "LD_LIBRARY_PATH=$prefix/lib" "$@" timeout 60 "$prefix/bin/mpiexec" -n 2 ./fortran 2>&1) ||
+        fail "$what: $printed"
+    [ "$printed" = "fortran: all checks passed" ] || fail "$what: $printed"
+    echo "ok: $what"
+}
+command -v gfortran > /dev/null || fail "gfortran is needed (tests/setup installs it)"
+compilers=gfortran
+for compiler in flang $(seq -f flang-%g 30 -1 19); do
+    command -v "$compiler" > /dev/null && compilers="gfortran $compiler" && break
+done
+mkdir foreign
+echo 'int foreign_;' > foreign.c
+cc -shared -fPIC -Wl,-soname,libmpifort_abi.so.1 -o foreign/libmpifort_abi.so.1 foreign.c
+for compiler in $compilers; do
+    for method in MPIF MPI F08; do
+        "$ours/bin/mpifort" -fc=$compiler -cpp -w -DMETHOD_$method "-I$root/tests/fortran" -o fortran \
+            "$root/tests/interchange/fortran.f90" > fortran.log 2>&1 ||
+            fail "$compiler does not compile fortran.f90 with METHOD_$method: $(cat fortran.log)"
+        run_fortran "$compiler, METHOD_$method: fortran.f90 runs on our library" "$ours"
+        run_fortran "$compiler, METHOD_$method: fortran.f90 runs on MPICH's library" "$other"
+    done
+    # A folder of the other MPI may have a libmpifort_abi of its own, with other symbols.
+    foreign=LD_LIBRARY_PATH=$scratch/foreign:$other/lib
+    ! env "$foreign" ./fortran > /dev/null 2>&1 || fail "the library in LD_LIBRARY_PATH is not used"
+    run_fortran "$compiler: our libmpifort_abi is preloaded before another one" "$other" "$foreign" \
+        "LD_PRELOAD=$ours/lib/libmpifort_abi.so.1"
+done
 # Size, bounds and packed bytes of random datatypes.
 types=50000
 "$other/bin/mpicc_abi" -o layouts "$root/tests/interchange/layouts.c"
