@@ -227,7 +227,8 @@ for compiler in no-rank unread; do
     expect "$compiler: that is reported once" "" "$mpifort" -fc=./$compiler -o ring ring.f90
     [ -z "$printed" ] || fail "it is reported again: $printed"
 done
-expect "the messages about assumed rank are stored" "dimension(..)" sh -c 'cat "$1"/no-rank-*/mpi_f08.addresses' sh "$fortran"
+expect "the messages about assumed rank are stored" "dimension(..)" \
+    sh -c 'cat "$1"/no-rank-*/mpi_f08.addresses' sh "$fortran"
 expect "so is the answer about descriptors" "cannot read" sh -c 'cat "$1"/unread-*/mpi_f08.addresses' sh "$fortran"
 script unread 'case $1 in --version) echo "unread 1.0"; exit ;; esac'
 "$mpifort" --build-modules ./unread > log 2>&1 || fail "modules of unread: $(cat log)"

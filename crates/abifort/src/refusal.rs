@@ -48,8 +48,8 @@ pub fn refuse(function: &str, argument: &str, scope: Scope, refusal: BufferRefus
 #[cold]
 pub fn refuse_callback(function: &str, slots: usize) -> c_int {
     let text = format!(
-        "{function}: a process can create {slots} of these with functions written in Fortran, unless the C library is \
-         Fastpath's: create them once and keep them"
+        "{function}: a process can create {slots} of these with functions written in Fortran, \
+         unless the C library is Fastpath's: create them once and keep them"
     );
     raise(Scope::Comm(COMM_SELF), ERR_OTHER, &text)
 }
