@@ -45,7 +45,7 @@ def python(*requirements):
 def python_source(requirement):
     """Returns the folder with the source archive of a package of PyPI. Raises OSError if it is not available."""
     def make(folder):
-        run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation", "--no-binary", ":all:",
+        run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", requirement.partition("=")[0],
              "-d", folder, requirement])
 
     return cache.entry("source-" + requirement.partition("=")[0], [requirement], make)

@@ -5,8 +5,11 @@ many more, and tests/interchange starts a real one."""
 import os
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
+
+from harness import packages
 
 # Variables of one of several processes, the variable that is named, and the start of the command.
 LAUNCHERS = {
@@ -142,6 +145,44 @@ def case_other_library(session):
             return problem, told.text()
     silent = session.mpirun(2, ["true"]).finish()
     return silent.problem(), silent.text()
+
+
+def case_other_library_opened(session):
+    """A program opens the library of another MPI while it runs. The report names the library and the remedy for
+    Python, at the end of the job and, if it is long, while it runs. A library with another name is not reported."""
+    def run(library, seconds, **more):
+        program = f"import ctypes, time; ctypes.CDLL('{library}'); time.sleep({seconds})"
+        # Behind a shell, as in a script of the user.
+        return session.mpirun(2, ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", program], **more).finish()
+
+    with tempfile.TemporaryDirectory() as folder:
+        libraries = [os.path.join(folder, name) for name in ("libmpi.so.12", "libmpiwrap.so.12")]
+        for library in libraries:
+            subprocess.run(["cc", "-shared", "-o", library, "-xc", os.devnull], check=True)
+        ended, silent, long = run(libraries[0], 1), run(libraries[1], 1), run(libraries[0], 1000, timeout=12)
+    for told, code in [(ended, 0), (long, 124)]:
+        is_told = told.err.count("no rank has called MPI_Init of Fastpath") == 1
+        is_named = f"loaded {libraries[0]} of another MPI" in told.err and "mpicc python -m pip install" in told.err
+        if problem := told.problem(code, quiet=False) or (None if is_told and is_named else "it is not reported"):
+            return problem, told.text()
+    if long.err.index("no rank has called MPI_Init") > long.err.index("the job did not end within"):
+        return "it is reported only at the end", long.text()
+    return silent.problem(), silent.text()
+
+
+case_other_library_opened.needs = {"processors": 0}
+
+
+def case_other_library_of_mpi4py(session):
+    """mpi4py's wheel loads MPICH, whose wheel is in the same environment: both ranks are rank 0 of 1. The report has
+    the command that builds mpi4py for this library."""
+    python = os.path.join(packages.python("mpi4py==4.1.2", packages.WHEELS["mpich"]), "bin", "python")
+    program = "from mpi4py import MPI; import time; print(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size); time.sleep(0.5)"
+    outcome = session.mpirun(2, [python, "-c", program]).finish()
+    is_told = outcome.err.count("no rank has called MPI_Init of Fastpath") == 1
+    is_named = f"MPICC={session.prefix}/bin/mpicc {python} -m pip install" in outcome.err
+    wrong = None if outcome.out == "0 1\n0 1\n" and is_told and is_named else "it is not reported"
+    return outcome.problem(quiet=False) or wrong, outcome.text()
 
 
 def case_inside(session):

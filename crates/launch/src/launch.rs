@@ -18,6 +18,7 @@ use crate::program::ProgramError;
 use crate::ranks::{Ranks, list_children};
 use crate::show::describe_map;
 use crate::signals::Signals;
+use crate::singletons::SingletonWatch;
 use crate::start::{NewRank, PreparedProgram, RankStarter, Refusal, StartContext, prepare_app};
 use crate::watch::{JobWatch, Rounds};
 use fastpath_base::config::{Config, Key, shorten};
@@ -198,6 +199,7 @@ fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
         foreign: ForeignNumbers::default(),
         orders: Vec::new(),
         rounds: Rounds::default(),
+        singletons: SingletonWatch::new(),
     });
     if let Some(door) = watch.agent.as_mut().and_then(Agent::take_door) {
         watch.control.open_door(door, &watch.poller);

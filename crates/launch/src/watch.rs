@@ -18,7 +18,7 @@ use crate::ranks::{Failure, FailureScope, Ranks, kill_adopted};
 use crate::report::{describe_failure, describe_ranks};
 use crate::show::describe_ends;
 use crate::signals::{Signals, stop_self};
-use crate::singletons;
+use crate::singletons::SingletonWatch;
 use crate::start::RankStarter;
 use fastpath_base::clock::now_ns;
 use fastpath_base::topology::CpuSet;
@@ -103,6 +103,7 @@ pub struct JobWatch<'a> {
     pub foreign: ForeignNumbers,
     pub orders: Vec<FailureDecision>,
     pub rounds: Rounds,
+    pub singletons: SingletonWatch,
 }
 
 #[derive(Debug, Default)]
@@ -120,6 +121,11 @@ pub struct WatchState {
     deadlock: Option<DeadlockWatch>,
 }
 
+/// Whether a rank has called `MPI_Init` of this library. Ranks of other hosts count as joined.
+fn has_joined(segment: &Segment, rank: usize) -> bool {
+    segment.page(rank).is_none_or(|page| page.phase() > RankPhase::Launched)
+}
+
 impl JobWatch<'_> {
     pub fn run(mut self, started: Instant) -> i32 {
         let started = self.agent.as_ref().map_or(started, Agent::met);
@@ -131,7 +137,11 @@ impl JobWatch<'_> {
         };
         let mut prompt = None;
         while self.ranks.running() > 0 || self.is_needed(&state) {
-            let limit = earliest_ms(&state).into_iter().chain(prompt).chain(look).min();
+            let limit = earliest_ms(&state, self.singletons.check_at)
+                .into_iter()
+                .chain(prompt)
+                .chain(look)
+                .min();
             for token in self.poller.wait(limit) {
                 // A rank that is spawned after SIGTERM would not get the signal, and would only end by SIGKILL.
                 self.handle(token, state.ending.is_some() || state.grace_ends_at.is_some());
@@ -280,7 +290,7 @@ impl JobWatch<'_> {
 
     /// Describes an interrupt. For SIGTERM, which a program usually sends, adds the state of each rank. A user who
     /// interrupts a job at a terminal knows the cause.
-    fn describe_interrupt(&self, signal: i32) -> String {
+    fn describe_interrupt(&mut self, signal: i32) -> String {
         let text = interrupted_text(signal);
         if signal != libc::SIGTERM || self.agent.is_some() {
             return text;
@@ -289,17 +299,13 @@ impl JobWatch<'_> {
         format!("{}. What each rank was doing:\n{ranks}", text.trim_end())
     }
 
-    fn describe_doing(&self) -> String {
+    fn describe_doing(&mut self) -> String {
         let ranks = describe_ranks(&self.ranks, self.segment);
         ranks + &self.describe_singletons().unwrap_or_default()
     }
 
-    fn describe_singletons(&self) -> Option<String> {
-        let has_joined = |rank: usize| {
-            let page = self.segment.page(rank);
-            page.is_none_or(|page| page.phase() > RankPhase::Launched)
-        };
-        singletons::describe(self.ranks.list(), has_joined)
+    fn describe_singletons(&mut self) -> Option<String> {
+        self.singletons.describe(self.ranks.list(), |rank| has_joined(self.segment, rank))
     }
 
     fn end_for(&self, failure: &Failure) -> Termination {
@@ -375,6 +381,11 @@ impl JobWatch<'_> {
                 ending.terminate_at = Some(now + OTHERS_SPEAK);
             }
             state.ending = Some(ending);
+        }
+        if due(self.singletons.check_at) {
+            let segment = self.segment;
+            let text = self.singletons.check(&self.ranks, |rank| has_joined(segment, rank));
+            text.iter().for_each(|text| self.outputs.say(text));
         }
         if let Some(watch) = &mut state.deadlock
             && watch.check_at <= now
@@ -496,11 +507,11 @@ fn wants_end(signals: &Signals) -> bool {
     std::iter::from_fn(|| signals.next()).any(|s| ends.contains(&s))
 }
 
-fn earliest_ms(state: &WatchState) -> Option<u64> {
+fn earliest_ms(state: &WatchState, other: Option<Instant>) -> Option<u64> {
     let endings = state.parts.iter().chain(&state.ending);
     let ends = endings.flat_map(|ending| [ending.terminate_at, ending.kill_at]);
     let check_at = state.deadlock.as_ref().map(|watch| watch.check_at);
-    let others = [state.timeout_at, state.grace_ends_at, state.hint_at, check_at];
+    let others = [state.timeout_at, state.grace_ends_at, state.hint_at, check_at, other];
     let next = ends.chain(others).flatten().min()?;
     let left = next.saturating_duration_since(Instant::now());
     // Rounded up, so that the loop does not spin through the last millisecond.
