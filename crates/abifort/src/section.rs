@@ -57,10 +57,11 @@ pub unsafe fn plain(descriptor: *const Descriptor) -> Option<*mut c_void> {
     unsafe {
         let version = (*descriptor).version;
         let is_known = version == VERSIONS[0] || version == VERSIONS[2];
-        let is_plain = match (*descriptor).rank {
-            0 => true,
-            1 => (*descriptor).dimensions[0].stride == (*descriptor).element_bytes as isize,
-            _ => false,
+        let rank = (*descriptor).rank;
+        let is_plain = if rank == 1 {
+            (*descriptor).dimensions[0].stride == (*descriptor).element_bytes as isize
+        } else {
+            rank == 0
         };
         (is_known && is_plain).then(|| (*descriptor).base)
     }
