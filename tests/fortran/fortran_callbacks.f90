@@ -162,6 +162,7 @@ contains
     complex :: a(3), b(3), first, second
     OPERATOR :: op
     logical :: commutes
+    integer :: i
 #ifdef METHOD_F08
     integer(kind=MPI_COUNT_KIND) :: two = 2
     integer :: c(2), d(2)
@@ -206,6 +207,12 @@ contains
     CHECK(all(d == 1))
     call MPI_Op_free(op)
 #endif
+    ! A function can be registered any number of times.
+    do i = 1, 100
+      call MPI_Op_create(combine, .true., op, ierr)
+      SAME(ierr, MPI_SUCCESS)
+      call MPI_Op_free(op, ierr)
+    end do
     ! Predefined operators on LOGICALs, in each direction.
     call logicals()
   end subroutine operators

@@ -103,3 +103,22 @@ def case_check(session):
             if answer := _judge(outcome, 0, [text]):
                 return f"{method}, {mistake}: {answer[0]}", answer[1]
     return None
+
+
+def case_other_library(session):
+    """Programs run over the C library of another MPI, whose handles are not the INTEGERs of Fortran."""
+    library = os.path.join(session.build, "libother-library.so")
+    source = os.path.join(FOLDER, "other_library.c")
+    command = [session.mpicc, *program.FLAGS, "-shared", "-fPIC", "-o", library, source]
+    if complaint := program.build(library, command, [source]):
+        return complaint
+    for name, ranks, method in [("fortran_callbacks", 2, "mpi"), ("fortran_callbacks", 2, "mpi_f08"),
+                                ("fortran_completion", 1, "mpi"), ("fortran_messages", 2, "mpi_f08"),
+                                ("fortran_mixed", 2, "mpi_f08"), ("fortran_sections", 2, None),
+                                ("fortran_spawn", 2, "mpi"), ("fortran_topology", 4, "mpi_f08"),
+                                ("fortran_types", 2, "mpi_f08")]:
+        binary = _compile(session, name, method)
+        outcome = session.mpirun(ranks, ["env", f"LD_PRELOAD={library}", binary]).finish()
+        if problem := outcome.problem():
+            return f"{name}, {method}: {problem}", outcome.text()
+    return None

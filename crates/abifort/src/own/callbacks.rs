@@ -12,21 +12,23 @@ use crate::library;
 use crate::refusal::refuse_callback;
 use crate::text;
 use core::ffi::{c_int, c_void};
-use fastpath_base::sync::{StaticOrdering as Ordering, StaticPtr, StaticUsize};
+use fastpath_base::sync::{StaticOrdering as Ordering, StaticPtr};
+use std::sync::{Mutex, PoisonError};
 
 /// Operators or error handlers of one kind that a process can have over another C library.
 const SLOTS: usize = 64;
 
-/// Fortran functions, by slot. A slot is never freed: MPI does not tell when the last use of an operator ends.
+/// Fortran functions, by slot. A slot is never freed: MPI does not tell when the last use of an operator ends. A function
+/// that is registered again keeps its slot.
 struct CallbackSlots {
-    used: StaticUsize,
+    used: Mutex<usize>,
     functions: [StaticPtr<c_void>; SLOTS],
 }
 
 impl CallbackSlots {
     const fn new() -> Self {
         Self {
-            used: StaticUsize::new(0),
+            used: Mutex::new(0),
             functions: [const { StaticPtr::new(core::ptr::null_mut()) }; SLOTS],
         }
     }
@@ -35,10 +37,12 @@ impl CallbackSlots {
     fn take(
         &self, function: *const c_void, trampolines: &[*const c_void; SLOTS],
     ) -> Option<*const c_void> {
-        // Relaxed: the counter only hands out numbers.
-        let slot = self.used.fetch_add(1, Ordering::Relaxed);
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = (0..*used).find(|slot| self.get(*slot).cast_const() == function);
+        let slot = found.unwrap_or(*used);
         // ORDERING: release, pairs with the load in `get`.
         self.functions.get(slot)?.store(function.cast_mut(), Ordering::Release);
+        *used = (*used).max(slot + 1);
         trampolines.get(slot).copied()
     }
 
