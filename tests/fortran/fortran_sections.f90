@@ -527,6 +527,7 @@ contains
     type(MPI_Errhandler) :: handler
     type(MPI_Request) :: request
     integer(kind=MPI_COUNT_KIND), parameter :: two = 2
+    integer :: code
     call MPI_Comm_create_errhandler(remember, handler)
     call MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler)
     a = 1
@@ -549,6 +550,10 @@ contains
     call refused('MPI_Precv_init: buf ', __LINE__)
     call MPI_Isend(a(1:8:2), 5, MPI_INTEGER, other, 1, MPI_COMM_WORLD, request, ierr)
     call refused('MPI_Isend: buf ', __LINE__)
+    ! The same error has the same code, and does not use up codes.
+    code = ierr
+    call MPI_Isend(a(1:8:2), 5, MPI_INTEGER, other, 1, MPI_COMM_WORLD, request, ierr)
+    SAME(ierr, code)
     call MPI_Isend(a(1:8:2), 3, MPI_SHORT, other, 1, MPI_COMM_WORLD, request, ierr)
     call refused('MPI_Isend: buf ', __LINE__)
     call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)

@@ -5,6 +5,8 @@ use crate::convert::{comm_from, file_from, win_from};
 use crate::ffi;
 use crate::section::BufferRefusal;
 use core::ffi::c_int;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 /// Object whose error handler gets an error.
 pub enum Scope {
@@ -54,17 +56,11 @@ pub fn refuse_callback(function: &str, slots: usize) -> c_int {
     raise(Scope::Comm(COMM_SELF), ERR_OTHER, &text)
 }
 
-/// Calls the error handler with a new error code of `class`, and returns the code.
+/// Calls the error handler with an error code of `class`, and returns the code.
 fn raise(scope: Scope, class: c_int, text: &str) -> c_int {
-    let text = text.bytes().chain([0]).collect::<Vec<u8>>();
-    let mut code = class;
-    // SAFETY: addresses of local variables; the text ends with a zero byte.
+    let code = code_of(class, text);
+    // SAFETY: the functions take any handle and code.
     unsafe {
-        let mut added = 0;
-        if ffi::PMPI_Add_error_code(class, &mut added) == 0 {
-            code = added;
-            ffi::PMPI_Add_error_string(added, text.as_ptr().cast_mut().cast());
-        }
         match scope {
             Scope::Comm(comm) => ffi::PMPI_Comm_call_errhandler(comm_from(comm), code),
             Scope::Win(win) => ffi::PMPI_Win_call_errhandler(win_from(win), code),
@@ -72,4 +68,23 @@ fn raise(scope: Scope, class: c_int, text: &str) -> c_int {
         };
     }
     code
+}
+
+/// Error codes that this library has added, by class and text: a process has a limited number of codes.
+static CODES: Mutex<BTreeMap<(c_int, String), c_int>> = Mutex::new(BTreeMap::new());
+
+/// Error code with this text; `class` if none can be added.
+fn code_of(class: c_int, text: &str) -> c_int {
+    let mut codes = CODES.lock().unwrap_or_else(PoisonError::into_inner);
+    *codes.entry((class, text.into())).or_insert_with(|| {
+        let text = [text.as_bytes(), &[0]].concat();
+        let mut code = class;
+        // SAFETY: address of a local variable; the text ends with a zero byte.
+        unsafe {
+            if ffi::PMPI_Add_error_code(class, &mut code) == 0 {
+                ffi::PMPI_Add_error_string(code, text.as_ptr().cast_mut().cast());
+            }
+        }
+        code
+    })
 }
