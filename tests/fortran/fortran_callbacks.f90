@@ -347,6 +347,13 @@ contains
     SAME(ierr, MPI_SUCCESS)
     CHECK(all(b == -a))
     CHECK(calls > 0 .and. seen_type)
+    ! The null conversion stores data as it is.
+    a = [5, 6, 7, 8]
+    call MPI_File_write_at(file, 0_MPI_OFFSET_KIND, a, 4, MPI_INTEGER, MPI_STATUS_IGNORE, ierr)
+    SAME(ierr, MPI_SUCCESS)
+    b = 0
+    call MPI_File_read_at(file, 0_MPI_OFFSET_KIND, b, 4, MPI_INTEGER, MPI_STATUS_IGNORE, ierr)
+    CHECK(all(b == -a))
     call MPI_File_close(file)
   end subroutine representations
 #endif

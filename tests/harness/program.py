@@ -134,9 +134,14 @@ def _build(binary, command, sources):
     return None
 
 
+def _mpifort(mpicc):
+    return os.path.join(os.path.dirname(mpicc), "mpifort")
+
+
 @functools.cache
-def _fortran_compiler(mpifort):
-    """Name of the compiler that mpifort calls, and the flags for it."""
+def fortran_compiler(mpicc):
+    """Name of the compiler that the mpifort beside mpicc calls, and the flags for it."""
+    mpifort = _mpifort(mpicc)
     named = subprocess.run([mpifort, "-showme:command"], capture_output=True, text=True, check=True).stdout.strip()
     strict = GFORTRAN_FLAGS if "gfortran" in os.path.basename(named) else []
     return named, [*FORTRAN_FLAGS, *strict]
@@ -212,8 +217,7 @@ class Program:
 
     def _compile_fortran(self, mpicc, sources):
         """Compiles it by the mpifort beside mpicc, and links its C source."""
-        mpifort = os.path.join(os.path.dirname(mpicc), "mpifort")
-        compiler, flags = _fortran_compiler(mpifort)
+        compiler, flags = fortran_compiler(mpicc)
         if self.method == "mpif.h" or self.path.endswith(".f"):
             flags = [flag for flag in flags if not flag.startswith("-W")] + MPIF_FLAGS
         if self.method:
@@ -228,7 +232,7 @@ class Program:
             complaint = build(objects[0], [mpicc, *FLAGS, "-fPIC", "-c", "-o", objects[0], self.c_source], [self.c_source])
             if complaint:
                 return complaint
-        words = [mpifort, f"-fc={compiler}", *flags, "-o", self.binary, self.path, *objects, *self.link]
+        words = [_mpifort(mpicc), f"-fc={compiler}", *flags, "-o", self.binary, self.path, *objects, *self.link]
         return build(self.binary, words, [*sources, *objects])
 
     def needs(self, ranks):

@@ -28,12 +28,26 @@ def _judge(outcome, code, texts):
 
 
 def case_no_pie(session):
-    """Constants are recognised in position-dependent code."""
-    for method in program.METHODS:
-        binary = _compile(session, "fortran_constants", method, "-no-pie", ["-fno-pie", "-no-pie"])
+    """Constants, and functions that stand for a constant, are recognised in position-dependent code."""
+    programs = [("fortran_constants", method) for method in program.METHODS] + [("fortran_callbacks", "mpi_f08")]
+    for name, method in programs:
+        binary = _compile(session, name, method, "-no-pie", ["-fno-pie", "-no-pie"])
         outcome = session.mpirun(2, [binary]).finish()
         if problem := outcome.problem():
-            return f"{method}: {problem}", outcome.text()
+            return f"{name}, {method}: {problem}", outcome.text()
+    return None
+
+
+def case_names(session):
+    """The library has the names of procedures that options of gfortran ask for."""
+    if "gfortran" not in program.fortran_compiler(session.mpicc)[0]:
+        return session.skip("fortran.names", "flang has none of these options")
+    for option in ("-fno-underscoring", "-fsecond-underscore"):
+        for name, method in [("fortran_fixed", None), ("fortran_completion", "mpi")]:
+            binary = _compile(session, name, method, option, [option])
+            outcome = session.mpirun(2, [binary]).finish()
+            if problem := outcome.problem():
+                return f"{name}, {option}: {problem}", outcome.text()
     return None
 
 

@@ -311,9 +311,8 @@ macro_rules! representations {
                 call: ffi::$call, name: *mut u8, read_fn: *const c_void, write_fn: *const c_void,
                 extent_fn: *const c_void, state: *mut i64, ierror: *mut c_int, length: usize,
             ) {
-                let is_null = |function: *const c_void| {
-                    function == super::extras::$null as *const c_void
-                };
+                let nulls = super::extras::$null();
+                let is_null = |function: *const c_void| nulls.contains(&function);
                 // MPI_CONVERSION_FN_NULL is a null pointer in C.
                 let convert = |function, trampoline: *const c_void| match is_null(function) {
                     true => core::ptr::null(),
@@ -346,6 +345,6 @@ macro_rules! representations {
 }
 
 representations! {
-    register_datarep c_int, mpi_conversion_fn_null_ MPI_Register_datarep_fn;
-    register_datarep_c i64, mpi_conversion_fn_null_c_ MPI_Register_datarep_c_fn;
+    register_datarep c_int, null_conversions_of_int MPI_Register_datarep_fn;
+    register_datarep_c i64, null_conversions_of_count MPI_Register_datarep_c_fn;
 }

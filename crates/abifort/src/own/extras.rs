@@ -58,15 +58,40 @@ macro_rules! copy_callbacks {
     };
 }
 
+// Compilers give one procedure different names; see the aliases of the generated entry points.
 copy_callbacks! { i64:
     mpi_comm_null_copy_fn_ mpi_comm_dup_fn_ mpi_comm_null_delete_fn_;
+    mpi_comm_null_copy_fn mpi_comm_dup_fn mpi_comm_null_delete_fn;
+    mpi_comm_null_copy_fn__ mpi_comm_dup_fn__ mpi_comm_null_delete_fn__;
+    MPI_COMM_NULL_COPY_FN MPI_COMM_DUP_FN MPI_COMM_NULL_DELETE_FN;
     mpi_type_null_copy_fn_ mpi_type_dup_fn_ mpi_type_null_delete_fn_;
+    mpi_type_null_copy_fn mpi_type_dup_fn mpi_type_null_delete_fn;
+    mpi_type_null_copy_fn__ mpi_type_dup_fn__ mpi_type_null_delete_fn__;
+    MPI_TYPE_NULL_COPY_FN MPI_TYPE_DUP_FN MPI_TYPE_NULL_DELETE_FN;
     mpi_win_null_copy_fn_ mpi_win_dup_fn_ mpi_win_null_delete_fn_;
+    mpi_win_null_copy_fn mpi_win_dup_fn mpi_win_null_delete_fn;
+    mpi_win_null_copy_fn__ mpi_win_dup_fn__ mpi_win_null_delete_fn__;
+    MPI_WIN_NULL_COPY_FN MPI_WIN_DUP_FN MPI_WIN_NULL_DELETE_FN;
 }
-copy_callbacks! { c_int: mpi_null_copy_fn_ mpi_dup_fn_ mpi_null_delete_fn_; }
+copy_callbacks! { c_int:
+    mpi_null_copy_fn_ mpi_dup_fn_ mpi_null_delete_fn_;
+    mpi_null_copy_fn mpi_dup_fn mpi_null_delete_fn;
+    mpi_null_copy_fn__ mpi_dup_fn__ mpi_null_delete_fn__;
+    MPI_NULL_COPY_FN MPI_DUP_FN MPI_NULL_DELETE_FN;
+}
 
 macro_rules! null_conversions {
-    ($($name:ident $count:ty;)*) => {
+    ($($count:ident $all:ident: $($name:ident)*;)*) => {
+        $(
+            null_conversions! { $count $($name)* }
+
+            /// Addresses that stand for no conversion.
+            pub fn $all() -> [*const c_void; NAMES] {
+                [$($name as *const c_void),*]
+            }
+        )*
+    };
+    ($count:ident $($name:ident)*) => {
         $(
             /// Stands for no conversion: recognised by its address, never called.
             ///
@@ -84,7 +109,17 @@ macro_rules! null_conversions {
     };
 }
 
-null_conversions! { mpi_conversion_fn_null_ c_int; mpi_conversion_fn_null_c_ i64; }
+/// Names that compilers give a procedure.
+const NAMES: usize = 4;
+
+null_conversions! {
+    c_int null_conversions_of_int: mpi_conversion_fn_null_ mpi_conversion_fn_null
+        mpi_conversion_fn_null__
+        MPI_CONVERSION_FN_NULL;
+    i64 null_conversions_of_count: mpi_conversion_fn_null_c_ mpi_conversion_fn_null_c
+        mpi_conversion_fn_null_c__
+        MPI_CONVERSION_FN_NULL_C;
+}
 
 macro_rules! comparisons {
     ($($equal:ident $unequal:ident)*) => {
@@ -146,6 +181,10 @@ macro_rules! status_copies {
 status_copies! {
     mpi_status_f2f08_ mpi_status_f2f08_f08_ pmpi_status_f2f08_ pmpi_status_f2f08_f08_
     mpi_status_f082f_ mpi_status_f082f_f08_ pmpi_status_f082f_ pmpi_status_f082f_f08_
+    mpi_status_f2f08 mpi_status_f2f08__ MPI_STATUS_F2F08 pmpi_status_f2f08 pmpi_status_f2f08__
+        PMPI_STATUS_F2F08
+    mpi_status_f082f mpi_status_f082f__ MPI_STATUS_F082F pmpi_status_f082f pmpi_status_f082f__
+        PMPI_STATUS_F082F
 }
 
 macro_rules! sync_registers {
@@ -164,6 +203,7 @@ macro_rules! sync_registers {
 sync_registers! {
     mpi_f_sync_reg_ mpi_f_sync_reg_f08_ mpi_f_sync_reg_f08ts_ mpi_f_sync_reg_fts_
     pmpi_f_sync_reg_ pmpi_f_sync_reg_f08_ pmpi_f_sync_reg_f08ts_ pmpi_f_sync_reg_fts_
+    mpi_f_sync_reg mpi_f_sync_reg__ MPI_F_SYNC_REG pmpi_f_sync_reg pmpi_f_sync_reg__ PMPI_F_SYNC_REG
 }
 
 macro_rules! sizes {
