@@ -1,5 +1,5 @@
 ! Communicators and groups: made, duplicated without blocking, their info objects.
-! test: ranks=3 methods=mpif.h,mpi,mpi_f08
+! test: ranks=3 methods=mpif.h,mpi,mpi_f08 mistakes=yes
 #include "methods.h"
 #include "check.h"
 program fortran_communicators
@@ -173,6 +173,14 @@ contains
     SAME(ierr, MPI_SUCCESS)
     call MPI_Info_get_nkeys(info_, count, ierr)
     CHECK(count > 0)
+    call MPI_Info_free(info_, ierr)
+    ! The first description of Fortran's types counts: it was the one of the Fortran library.
+    call MPI_Abi_set_fortran_booleans(4, .true., .false., ierr)
+    CLASS(MPI_ERR_ABI)
+    call MPI_Abi_get_fortran_info(info_, ierr)
+    CHECK(info_ /= MPI_INFO_NULL)
+    call MPI_Abi_set_fortran_info(info_, ierr)
+    CLASS(MPI_ERR_ABI)
     call MPI_Info_free(info_, ierr)
     call MPI_Get_hw_resource_info(info_, ierr)
     SAME(ierr, MPI_SUCCESS)

@@ -2,6 +2,21 @@
 #include <mpi.h>
 #include <stdint.h>
 
+/* Describes Fortran's types before the Fortran library does. Returns the first error code. */
+void c_describe_(MPI_Fint *yes, MPI_Fint *no, MPI_Fint *code)
+{
+    MPI_Info types;
+    *code = MPI_Abi_set_fortran_booleans(sizeof *yes, yes, no);
+    MPI_Info_create(&types);
+    MPI_Info_set(types, "mpi_integer_size", "4");
+    MPI_Info_set(types, "mpi_logical_size", "4");
+    MPI_Info_set(types, "mpi_real_size", "4");
+    MPI_Info_set(types, "mpi_double_precision_size", "8");
+    if (*code == MPI_SUCCESS)
+        *code = MPI_Abi_set_fortran_info(types);
+    MPI_Info_free(&types);
+}
+
 void c_ring_(MPI_Fint *comm, MPI_Fint *right, MPI_Fint *left, MPI_Fint *value, MPI_Fint *status)
 {
     MPI_Comm c = MPI_Comm_f2c(*comm);

@@ -30,9 +30,11 @@ program fortran_mixed
   use products
   implicit none
   integer :: rank, ranks, failures, ierr, other
-  external :: c_ring, c_wait, c_status, c_ignores, c_ignores_f08, c_ignores_all_f08, &
+  external :: c_describe, c_ring, c_wait, c_status, c_ignores, c_ignores_f08, c_ignores_all_f08, &
       c_make, c_reduce, c_handler
 
+  call c_describe(.true., .false., ierr)
+  SAME(ierr, MPI_SUCCESS)
   call start()
   other = 1 - rank
   call messages()

@@ -159,8 +159,10 @@ contains
 
   subroutine empty()
     integer, asynchronous :: a(10), b(10)
+    character(len=5), asynchronous :: text(4)
     type(MPI_Request) :: requests(2)
     integer :: n
+    text = 'abcde'
     a = 1
     b = -1
     do n = 3, 5
@@ -178,6 +180,19 @@ contains
       SAME(ierr, MPI_SUCCESS)
       call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE)
     end do
+    ! Substrings without characters, and a datatype that does not describe the elements.
+    call MPI_Irecv(text(1:4:2)(3:2), 0, MPI_CHARACTER, other, 1, MPI_COMM_WORLD, requests(1), ierr)
+    SAME(ierr, MPI_SUCCESS)
+    call MPI_Isend(text(1:4:3)(3:2), 0, MPI_CHARACTER, other, 1, MPI_COMM_WORLD, requests(2), ierr)
+    SAME(ierr, MPI_SUCCESS)
+    call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE)
+    call MPI_Sendrecv(text(1:4:2)(3:2), 0, MPI_CHARACTER, other, 1, b(1:9:4), 0, MPI_DOUBLE_PRECISION, &
+        other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE)
+    call MPI_Irecv(b(1:9:2), 0, MPI_DOUBLE_PRECISION, other, 1, MPI_COMM_WORLD, requests(1), ierr)
+    SAME(ierr, MPI_SUCCESS)
+    call MPI_Isend(b(1:9:2), 0, MPI_DOUBLE_PRECISION, other, 1, MPI_COMM_WORLD, requests(2), ierr)
+    SAME(ierr, MPI_SUCCESS)
+    call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE)
     CHECK(all(b == -1))
   end subroutine empty
 

@@ -184,7 +184,9 @@ impl Section {
             // An array of assumed size is contiguous, and its last extent is unknown: one element stands for it.
             let is_assumed = all.last().is_some_and(|d| d.extent < 0);
             let mut dimensions: Vec<Dimension> = if is_assumed { Vec::new() } else { all.to_vec() };
-            let is_empty = dimensions.iter().any(|d| d.extent == 0);
+            // A substring may have no characters.
+            let is_empty =
+                (*descriptor).element_bytes == 0 || dimensions.iter().any(|d| d.extent == 0);
             dimensions.retain(|d| d.extent > 1);
             Ok(Self {
                 base: (*descriptor).base.cast(),
@@ -309,7 +311,8 @@ impl Drop for SectionCopy {
     }
 }
 
-/// A section described by a datatype, for a call that ends later. A contiguous section keeps count and datatype.
+/// A section described by a datatype, for a call that ends later. A contiguous section, and a count of 0, keep count and
+/// datatype.
 pub struct SectionType {
     /// Address of the first element.
     pub address: *mut c_void,
@@ -336,7 +339,7 @@ impl SectionType {
     ) -> Result<Self, BufferRefusal> {
         // SAFETY: by this function's contract.
         let section = unsafe { Section::new(descriptor) }?;
-        if section.is_contiguous() {
+        if section.is_contiguous() || count == 0 {
             let (address, made) = (section.base.cast(), Vec::new());
             let small = count.try_into().unwrap_or(c_int::MAX);
             return Ok(Self { address, count: small, large_count: count, datatype, made });
@@ -539,9 +542,9 @@ mod tests {
     /// forwards or backwards.
     fn arrays() -> impl Strategy<Value = Array> {
         let dimension = (0..4_isize, 1..3_isize, any::<bool>());
-        (1..6_usize, prop::collection::vec(dimension, 0..6)).prop_map(
+        (0..6_usize, prop::collection::vec(dimension, 0..6)).prop_map(
             |(element_bytes, dimensions)| {
-                let (mut span, mut first) = (element_bytes as isize, 0);
+                let (mut span, mut first) = (element_bytes.max(1) as isize, 0);
                 let mut shape = Vec::new();
                 for (extent, step, is_backwards) in dimensions {
                     let stride = span * step;
