@@ -180,7 +180,8 @@ contains
       SAME(ierr, MPI_SUCCESS)
       call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE)
     end do
-    ! Substrings without characters, and a datatype that does not describe the elements.
+#if !defined(__GFORTRAN__) || __GNUC__ >= 12
+    ! Substrings without characters, which gfortran 11 cannot pass.
     call MPI_Irecv(text(1:4:2)(3:2), 0, MPI_CHARACTER, other, 1, MPI_COMM_WORLD, requests(1), ierr)
     SAME(ierr, MPI_SUCCESS)
     call MPI_Isend(text(1:4:3)(3:2), 0, MPI_CHARACTER, other, 1, MPI_COMM_WORLD, requests(2), ierr)
@@ -188,6 +189,8 @@ contains
     call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE)
     call MPI_Sendrecv(text(1:4:2)(3:2), 0, MPI_CHARACTER, other, 1, b(1:9:4), 0, MPI_DOUBLE_PRECISION, &
         other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE)
+#endif
+    ! A datatype that does not describe the elements.
     call MPI_Irecv(b(1:9:2), 0, MPI_DOUBLE_PRECISION, other, 1, MPI_COMM_WORLD, requests(1), ierr)
     SAME(ierr, MPI_SUCCESS)
     call MPI_Isend(b(1:9:2), 0, MPI_DOUBLE_PRECISION, other, 1, MPI_COMM_WORLD, requests(2), ierr)
