@@ -101,3 +101,22 @@ void c_handler_(MPI_Fint *comm, MPI_Fint *is_return)
     MPI_Comm_get_errhandler(MPI_Comm_f2c(*comm), &handler);
     *is_return = handler == MPI_ERRORS_RETURN;
 }
+
+static int is_empty, is_unweighted;
+
+/* Takes the place of the library's function, to see which constants it gets. */
+int MPI_Dist_graph_create_adjacent(MPI_Comm comm, int in, const int sources[], const int source_weights[], int out,
+                                   const int destinations[], const int weights[], MPI_Info info, int reorder,
+                                   MPI_Comm *graph)
+{
+    is_empty = source_weights == MPI_WEIGHTS_EMPTY;
+    is_unweighted = source_weights == MPI_UNWEIGHTED && weights == MPI_UNWEIGHTED;
+    return PMPI_Dist_graph_create_adjacent(comm, in, sources, source_weights, out, destinations, weights, info, reorder,
+                                           graph);
+}
+
+/* Constants of the last call: 1 for MPI_WEIGHTS_EMPTY, 2 for MPI_UNWEIGHTED. */
+void c_weights_(MPI_Fint *constants)
+{
+    *constants = is_empty + 2 * is_unweighted;
+}

@@ -31,7 +31,7 @@ program fortran_mixed
   implicit none
   integer :: rank, ranks, failures, ierr, other
   external :: c_describe, c_ring, c_wait, c_status, c_ignores, c_ignores_f08, c_ignores_all_f08, &
-      c_make, c_reduce, c_handler
+      c_make, c_reduce, c_handler, c_weights
 
   call c_describe(.true., .false., ierr)
   SAME(ierr, MPI_SUCCESS)
@@ -41,6 +41,7 @@ program fortran_mixed
   call objects()
   call operators()
   call constants_()
+  call weights()
   call finish()
 contains
 #include "check.inc"
@@ -138,4 +139,20 @@ contains
     SAME(which, 0)
 #endif
   end subroutine constants_
+
+  subroutine weights()
+    integer :: constants, none(1)
+    COMM :: graph
+    none = 0
+    call MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, none, MPI_WEIGHTS_EMPTY, 0, none, &
+        MPI_WEIGHTS_EMPTY, MPI_INFO_NULL, .false., graph, ierr)
+    call c_weights(constants)
+    SAME(constants, 1)
+    call MPI_Comm_free(graph, ierr)
+    call MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, none, MPI_UNWEIGHTED, 0, none, &
+        MPI_UNWEIGHTED, MPI_INFO_NULL, .false., graph, ierr)
+    call c_weights(constants)
+    SAME(constants, 2)
+    call MPI_Comm_free(graph, ierr)
+  end subroutine weights
 end program fortran_mixed

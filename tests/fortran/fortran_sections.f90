@@ -464,6 +464,10 @@ contains
     call MPI_Win_fence(0, win)
     CHECK(all(b(2:8:2) == rank * 200 + 9) .and. all(b(1:8:2) == -1))
     CHECK(all(memory(1:4) == other * 100 + [1, 3, 5, 7]))
+    ! Errors of buffers go to the window's handler.
+    call MPI_Put(a(1:8:2), 5, MPI_INTEGER, other, 0_MPI_ADDRESS_KIND, 5, MPI_INTEGER, win, ierr)
+    CLASS(MPI_ERR_BUFFER)
+    call MPI_Win_fence(0, win)
     call MPI_Win_free(win)
   end subroutine windows
 
@@ -495,6 +499,9 @@ contains
     call MPI_File_read_at_all_begin(file, offset, b(8:1:-2), 4, MPI_INTEGER)
     call MPI_File_read_at_all_end(file, b(8:1:-2), stat)
     CHECK(all(b(8:1:-2) == rank * 100 + [1, 3, 5, 7]) .and. all(b(1:8:2) == -1))
+    ! Errors of buffers go to the file's handler.
+    call MPI_File_iwrite_at(file, offset, a(1:8:2), 5, MPI_INTEGER, request, ierr)
+    CLASS(MPI_ERR_BUFFER)
     call MPI_File_close(file)
   end subroutine files
 
