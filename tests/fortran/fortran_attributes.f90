@@ -105,7 +105,10 @@ program fortran_attributes
 #ifndef METHOD_F08
   call old()
 #endif
+  call set_on_self()
   call finish()
+  ! MPI_Finalize deletes the attributes of MPI_COMM_SELF first.
+  if (deletes /= 1 .or. deleted /= large) error stop 'the attribute of MPI_COMM_SELF was not deleted'
 contains
 #include "check.inc"
 
@@ -171,6 +174,14 @@ contains
     SAME(ierr, MPI_SUCCESS)
     call MPI_Comm_free_keyval(key, ierr)
   end subroutine failing_callbacks
+
+  subroutine set_on_self()
+    integer :: key
+    call MPI_Comm_create_keyval(copy_comm, delete_comm, key, 0_wide, ierr)
+    call MPI_Comm_set_attr(MPI_COMM_SELF, key, large, ierr)
+    call MPI_Comm_free_keyval(key, ierr)
+    deletes = 0
+  end subroutine set_on_self
 
   subroutine predefined_callbacks()
     integer :: keys(2), i

@@ -16,6 +16,7 @@ program fortran_completion
   call queries()
   call errors()
   call one_error()
+  call many()
   call fields()
 #ifndef METHOD_MPIF
   call conversions()
@@ -220,6 +221,46 @@ contains
     SAME(ierr, MPI_SUCCESS)
     SAME(ERROR_OF(stat), 123)
   end subroutine one_error
+
+  ! More requests than the library converts without memory from the heap.
+  subroutine many()
+    integer, parameter :: n = 40
+    integer, save :: data(n)
+    integer :: i, count, index, indices(n), done
+    logical :: seen(n)
+    REQUEST :: requests(n)
+    STATUSES(stats, n)
+    do i = 1, n
+      call MPI_Irecv(data(i), 1, MPI_INTEGER, rank, i, MPI_COMM_WORLD, requests(i), ierr)
+    end do
+    call complete(n)
+    call MPI_Waitany(n, requests, index, MPI_STATUS_IGNORE, ierr)
+    SAME(index, n)
+    do i = 2, n - 1, 2
+      call complete(i)
+    end do
+    seen = .false.
+    done = 0
+    do while (done < n / 2 - 1)
+      call MPI_Waitsome(n, requests, count, indices, stats, ierr)
+      do i = 1, count
+        SAME(TAG_AT(stats, i), indices(i))
+        seen(indices(i)) = .true.
+      end do
+      done = done + count
+    end do
+    CHECK(all(seen(2:n - 1:2)) .and. .not. any(seen(1:n - 1:2)))
+    do i = 1, n - 1, 2
+      call complete(i)
+    end do
+    call MPI_Waitall(n, requests, stats, ierr)
+    SAME(ierr, MPI_SUCCESS)
+    call MPI_F_sync_reg(data)
+    CHECK(all(data == [(100 + i, i = 1, n)]))
+    do i = 1, n
+      CHECK(requests(i) == MPI_REQUEST_NULL)
+    end do
+  end subroutine many
 
   subroutine fields()
     integer :: value
