@@ -23,7 +23,7 @@ ifeq ($(wildcard $(TARGET_DIR)/debug/incremental/*),)
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-library build-tools install prefix wheel setup test test-all test-crates test-programs test-programs-all test-tcp \
+.PHONY: help build build-library build-tools install prefix wheel deb tarball setup test test-all test-crates test-programs test-programs-all test-tcp \
 	test-tcp-all test-install test-install-all \
 	test-interchange test-fortran test-fortran-all test-budgets vm-test vm-test-all test-suites test-suites-sample test-loom test-miri test-tsan fuzz lint format demo bench results
 
@@ -33,6 +33,8 @@ help:
 	@echo '                            builds the modules mpi and mpi_f08 for each Fortran compiler on the path'
 	@echo 'make prefix                 install them in build/prefix, where the tests and scripts/vm look for them'
 	@echo 'make wheel                  pack the wheel fastpath-mpi into build/wheel'
+	@echo 'make deb                    pack Debian packages into build/deb'
+	@echo 'make tarball                pack an archive with an installation script into build/tarball'
 	@echo 'make test                   run all tests except the long ones; installs missing packages (tests/setup)'
 	@echo 'make test-all               run all tests, including the long ones'
 	@echo 'make test-crates            test the Rust crates'
@@ -82,6 +84,12 @@ prefix: build
 
 wheel: build
 	packaging/wheel/pack '$(BUILD)' build/wheel
+
+deb: build
+	packaging/deb/pack '$(BUILD)' build/deb
+
+tarball: build
+	packaging/tarball/pack '$(BUILD)' build/tarball
 
 # Parts that run in parallel, in this order: half of the release build, a part of the tests of crates and the virtual
 # machine occupy one processor, and the programs wait half of their time. tests/parts prints failures, and the seconds of
@@ -138,10 +146,14 @@ test-tcp-all: prefix
 test-install: build
 	tests/install/run.sh '$(BUILD)'
 	tests/install/wheel.sh '$(BUILD)'
+	tests/install/deb.sh '$(BUILD)'
+	tests/install/tarball.sh '$(BUILD)'
 
 test-install-all: build
 	tests/install/run.sh '$(BUILD)'
 	tests/install/wheel.sh '$(BUILD)' --mpi4py
+	tests/install/deb.sh '$(BUILD)'
+	tests/install/tarball.sh '$(BUILD)'
 
 test-interchange: build
 	tests/interchange/run.sh '$(BUILD)' $(MPICH)

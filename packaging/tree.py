@@ -11,6 +11,9 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SUMMARY = "MPI 5.0 library with the standard ABI, its launcher, and tools that measure and diagnose"
+# A file of this name tells mpifort to leave the installation alone: pip and dpkg remove only files that they know.
+OWNED_NAME = "share/fastpath/packaged"
+OWNED = "A package manager owns this installation. mpifort keeps the modules that it builds in the user's cache.\n"
 # Packages of the workspace whose crates are in the installed files.
 SHIPPED = ["fastpath-abi", "fastpath-abifort", "fastpath-launch", "fastpath-toolbox"]
 # Libraries of every Linux system, which a package may need. Others are opened at run time, if they are there.
@@ -32,6 +35,11 @@ def install(build, prefix):
     run([os.path.join(ROOT, "install", "install.sh"), build, f"/{name}"], DESTDIR=folder)
     for path in elf_files(prefix):
         run(["strip", "--strip-debug" if "/lib/" in path else "--strip-all", path])
+
+
+def file_time():
+    """Returns the time of every packed file: SOURCE_DATE_EPOCH, or the earliest one that a zip file can hold."""
+    return max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), 315532800)
 
 
 def elf_files(folder):
@@ -110,6 +118,11 @@ def third_party():
 
 def read(path):
     with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def read_bytes(path):
+    with open(path, "rb") as file:
         return file.read()
 
 
