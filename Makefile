@@ -12,10 +12,14 @@ TOOLS   ?= $(if $(filter release,$(PROFILE)),tools,$(PROFILE))
 # installed (docs/decisions/0091-one-build-for-lint-and-tests.md).
 CLIPPY = $(if $(shell clippy-driver --version 2> /dev/null),RUSTC_WORKSPACE_WRAPPER=clippy-driver)
 
+# GLIBC=2.28: build for systems with this version of glibc or a later one, by cargo-zigbuild.
+HOST    = $(shell rustc -vV | sed -n 's/^host: //p')
+COMPILE = $(CARGO) $(if $(GLIBC),zigbuild --target $(HOST).$(GLIBC),build)
+
 # Folder of a profile's output: that of `dev` is `debug`. BUILD collects the installed files from both profiles.
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
-OUTPUT     = $(TARGET_DIR)/$(patsubst dev,debug,$(1))
-BUILD      = $(TARGET_DIR)/install/$(PROFILE)
+OUTPUT     = $(TARGET_DIR)/$(if $(GLIBC),$(HOST)/)$(patsubst dev,debug,$(1))
+BUILD      = $(TARGET_DIR)/install/$(PROFILE)$(addprefix -glibc-,$(GLIBC))
 
 # A first build is a third faster without incremental compilation. If cargo was used by hand before, `make` leaves it
 # on: changing it rebuilds all crates.
@@ -32,7 +36,8 @@ help:
 	@echo 'make install PREFIX=DIR     install them, with mpicc, mpifort, mpi.h, mpif.h, pkg-config files and manual pages;'
 	@echo '                            builds the modules mpi and mpi_f08 for each Fortran compiler on the path'
 	@echo 'make prefix                 install them in build/prefix, where the tests and scripts/vm look for them'
-	@echo 'make wheel                  pack the wheel fastpath-mpi into build/wheel'
+	@echo 'make wheel                  pack the wheel fastpath-mpi into build/wheel (GLIBC=2.28: for systems with that'
+	@echo '                            glibc; needs cargo-zigbuild and ziglang of PyPI)'
 	@echo 'make deb                    pack Debian packages into build/deb'
 	@echo 'make tarball                pack an archive with an installation script into build/tarball'
 	@echo 'make test                   run all tests except the long ones; installs missing packages (tests/setup)'
@@ -68,11 +73,11 @@ build:
 	done
 
 build-library:
-	$(if $(filter dev,$(PROFILE)),$(CLIPPY)) $(CARGO) build --profile $(PROFILE) -p fastpath-abi -p fastpath-abifort
+	$(if $(filter dev,$(PROFILE)),$(CLIPPY)) $(COMPILE) --profile $(PROFILE) -p fastpath-abi -p fastpath-abifort
 
 build-tools:
 	$(if $(filter dev,$(TOOLS)),$(CLIPPY) $(CARGO) build --workspace --all-targets, \
-	    $(CARGO) build --profile $(TOOLS) -p fastpath-launch -p fastpath-toolbox -p fastpath-abigen)
+	    $(COMPILE) --profile $(TOOLS) -p fastpath-launch -p fastpath-toolbox -p fastpath-abigen)
 
 install: build
 	DESTDIR='$(DESTDIR)' install/install.sh '$(BUILD)' '$(PREFIX)'

@@ -17,7 +17,10 @@ OWNED = "A package manager owns this installation. mpifort keeps the modules tha
 # Packages of the workspace whose crates are in the installed files.
 SHIPPED = ["fastpath-abi", "fastpath-abifort", "fastpath-launch", "fastpath-toolbox"]
 # Libraries of every Linux system, which a package may need. Others are opened at run time, if they are there.
-SYSTEM_LIBRARIES = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+SYSTEM_LIBRARIES = {
+    "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1", "ld-linux-x86-64.so.2",
+    "ld-linux-aarch64.so.1",
+}
 OWN_LIBRARIES = {"libmpi_abi.so.1"}
 
 

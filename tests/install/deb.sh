@@ -40,8 +40,8 @@ fi
 
 for folder in usr etc var/lib; do
     mkdir -p "layers/$folder/above" "layers/$folder/work"
-    mount -t overlay overlay -o "lowerdir=/$folder,upperdir=$PWD/layers/$folder/above,workdir=$PWD/layers/$folder/work" \
-        "/$folder" || fail "the system allows no overlay of /$folder"
+    layer=$PWD/layers/$folder
+    mount -t overlay overlay -o "lowerdir=/$folder,upperdir=$layer/above,workdir=$layer/work" "/$folder" || fail "the system allows no overlay of /$folder"
 done
 export DEBIAN_FRONTEND=noninteractive XDG_CACHE_HOME="$scratch/cache"
 unset CC FASTPATH_CC FASTPATH_CXX FASTPATH_FC MPICH_CC MPICH_FC OMPI_CC OMPI_FC I_MPI_FC || true
@@ -75,7 +75,8 @@ done
 printed=$(dpkg -i other.deb 2>&1) || fail "another MPI cannot be installed beside it: $printed"
 for group in mpi mpirun "mpi-$triplet"; do
     choice=$(update-alternatives --query "$group" | sed -n 's/^Alternative: \(.*fastpath.*\)/\1/p')
-    [ "$(update-alternatives --query "$group" | sed -n 's/^Best: //p')" != "$choice" ] || fail "of $group, it is the best"
+    best=$(update-alternatives --query "$group" | sed -n 's/^Best: //p')
+    [ "$best" != "$choice" ] || fail "of $group, it is the best"
     update-alternatives --set "$group" "$choice"
 done > /dev/null
 expect "update-alternatives chooses between it and another MPI" "Fastpath" /usr/bin/mpicc -showme:version

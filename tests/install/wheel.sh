@@ -2,7 +2,7 @@
 # Packs a build into the wheel, installs it into a new environment, and uses it there, also after the environment has
 # moved.
 #
-# usage: wheel.sh BUILD [--mpi4py]      (BUILD: target/install/release; --mpi4py: also builds mpi4py in the environment)
+# usage: wheel.sh BUILD [--mpi4py]      (BUILD: target/install/release; --mpi4py: also auditwheel, and mpi4py from source)
 set -eu
 
 build=$(cd "$1" && pwd)
@@ -25,8 +25,9 @@ echo "ok: a build is packed into ${wheel##*/}, $(wc -c < "$wheel") bytes, twice 
 # What the files need, read by another program than the packer's.
 mkdir unpacked
 python3 -m zipfile -e "$wheel" unpacked
-glibc=$(find unpacked -type f -size +1k -exec objdump -T {} + 2> /dev/null | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
-expect "the tag is for the version of glibc that the files need" "-manylinux_$(echo "${glibc#GLIBC_}" | tr . _)_" echo "$wheel"
+find unpacked -type f -size +1k -exec objdump -T {} + > dynamic 2> /dev/null || true
+glibc=$(grep -oE 'GLIBC_[0-9.]+' dynamic | sort -uV | tail -n 1 | sed 's/GLIBC_//' | tr . _)
+expect "the tag is for the version of glibc that the files need" "-manylinux_${glibc}_" echo "$wheel"
 [ -z "$(find unpacked -type l -o -name '*.mod')" ] || fail "the wheel has a link or a compiled module"
 ! grep -rlaF -e "$root" -e "$build" -e "$scratch" unpacked || fail "these files have paths of this machine"
 
@@ -88,8 +89,14 @@ use_mpi4py() {
     "$scratch/$1/bin/python" -m pip uninstall -q -y mpi4py
 }
 
+# `audit`: what auditwheel says of the tag.
+audit() {
+    tools=$(XDG_CACHE_HOME=$tests_cache "$root/tests/harness/packages.py" python auditwheel) || fail "no auditwheel"
+    expect "auditwheel finds the tag right" "\"manylinux_${glibc}_" "$tools/bin/auditwheel" show "$wheel"
+}
+
 use environment
-[ "${2-}" != --mpi4py ] || use_mpi4py environment
+[ "${2-}" != --mpi4py ] || { audit; use_mpi4py environment; }
 mv environment "moved here"
 use "moved here"
 mv "moved here" environment
