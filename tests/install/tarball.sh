@@ -10,7 +10,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 . "$root/tests/install/expect.sh"
 cd "$scratch"
-export XDG_CACHE_HOME="$scratch/cache"
+export XDG_CACHE_HOME="$scratch/cache" COMPRESSION=gz
 
 archive=$("$root/packaging/tarball/pack" "$build" out) || fail "the archive cannot be packed"
 echo "ok: a build is packed into ${archive##*/}, $(wc -c < "$archive") bytes"
