@@ -21,14 +21,16 @@ from harness.counts import Counts
 SCRATCH = os.path.join(ROOT, "target", "suites")
 # Links to mpicc, whose behavior depends on their name.
 WRAPPERS = ["mpicxx", "mpic++", "mpiCC", "mpicc_abi", "mpicxx_abi", "mpic++_abi"]
+# Sources from which mpifort compiles the modules.
+MODULES = os.path.join("share", "fastpath", "fortran")
 
 
 class Suite:
     """One run of a suite against an installation."""
 
-    def __init__(self, name, text, goes_elsewhere=False, **more):
-        """`goes_elsewhere`: it runs in each place of `everywhere`. `more`: further options, as arguments for
-        argparse."""
+    def __init__(self, name, text, goes_elsewhere=False, has_fortran=False, **more):
+        """`goes_elsewhere`: it runs in each place of `everywhere`. `has_fortran`: it builds with mpifort. `more`: further
+        options, as arguments for argparse."""
         parser = argparse.ArgumentParser(description=text)
         parser.add_argument("--quick", action="store_true", help="fewer ranks or smaller problems, for every change")
         parser.add_argument("--prefix", help="installation to test; by default `make install` creates one")
@@ -37,6 +39,8 @@ class Suite:
         if goes_elsewhere:
             parser.add_argument("--over", help="tcp: on two virtual hosts; rc, ud: in the virtual machine; or several")
             parser.add_argument("--hosts", type=int, choices=[1, 2], default=1, help="virtual hosts in the machine")
+        if has_fortran:
+            parser.add_argument("--fc", default="gfortran", help="Fortran compiler behind mpifort; gfortran by default")
         for flag, settings in more.items():
             parser.add_argument(f"--{flag}", **settings)
         options = self.options = parser.parse_args()
@@ -46,12 +50,25 @@ class Suite:
         atexit.register(lambda: os.path.isdir(self.work) and not os.listdir(self.work) and os.rmdir(self.work))
         self.prefix = os.path.abspath(options.prefix or os.path.join(SCRATCH, "prefix"))
         # Paths of compiler wrappers, header and library, and further variables of all commands.
-        self.tools, self.variables = self.prefix, {}
+        self.has_fortran = has_fortran
+        self.tools, self.variables = self.prefix, {"FASTPATH_FC": options.fc} if has_fortran else {}
         self.needed = []
         if not options.prefix:
             self.must(["make", "-C", ROOT, "install", f"PREFIX={self.prefix}"], "the library cannot be built")
+        if has_fortran:
+            self._need_fortran()
         self.counts = Counts()
         self.place, self.is_elsewhere_missing = None, False
+
+    def _need_fortran(self):
+        """Ends the suite if the installation has no mpifort. Installs gfortran if it is the compiler and missing."""
+        if not os.path.exists(os.path.join(self.prefix, "bin", "mpifort")):
+            sys.exit(f"FAILED: {self.prefix} has no mpifort")
+        compiler = self.options.fc
+        if compiler == "gfortran":
+            self.need("gfortran", shutil.which("gfortran"))
+        elif not shutil.which(compiler):
+            sys.exit(f"FAILED: there is no compiler {compiler}")
 
     def environment(self, **more):
         """Environment with the installation's commands and library first, and one thread for each rank's linear
@@ -134,21 +151,31 @@ class Suite:
     def _copy_tools(self, folder):
         """An installation for compiling: wrappers, header, and a link to the library's folder."""
         os.makedirs(os.path.join(folder, "bin"))
-        for name in ("mpicc", *WRAPPERS):
+        fortran = ["mpifort", "mpif90", "mpif77"] if self.has_fortran else []
+        for name in ("mpicc", *WRAPPERS, *fortran):
             shutil.copy2(os.path.join(self.prefix, "bin", name), os.path.join(folder, "bin"), follow_symlinks=False)
         shutil.copytree(os.path.join(self.prefix, "include"), os.path.join(folder, "include"))
+        if self.has_fortran:
+            shutil.copytree(os.path.join(self.prefix, MODULES), os.path.join(folder, MODULES))
         os.symlink(os.path.join(self.prefix, "lib"), os.path.join(folder, "lib"))
 
     def _describe_tools(self):
         described = []
-        for path in ("bin/mpicc", "include/mpi.h"):
+        files, wrappers, libraries = ["bin/mpicc", "include/mpi.h"], ["mpicc", "mpicxx"], ["libmpi_abi.so"]
+        if self.has_fortran:
+            files += ["bin/mpifort", "include/mpif.h"]
+            files += sorted(os.path.join(MODULES, name) for name in os.listdir(os.path.join(self.prefix, MODULES)))
+            wrappers.append("mpifort")
+            libraries.append("libmpifort_abi.so")
+        for path in files:
             with open(os.path.join(self.prefix, path), encoding="utf-8") as file:
                 described.append(file.read())
-        for wrapper in ("mpicc", "mpicxx"):
+        for wrapper in wrappers:
             described.append(self.must([os.path.join(self.prefix, "bin", wrapper), "--version"], "there is no compiler"))
-        names = self.must(["nm", "-D", "--defined-only", "--format=just-symbols",
-                           os.path.join(self.prefix, "lib", "libmpi_abi.so")], "the library cannot be read")
-        return [*described, names]
+        for library in libraries:
+            described.append(self.must(["nm", "-D", "--defined-only", "--format=just-symbols",
+                                        os.path.join(self.prefix, "lib", library)], "the library cannot be read"))
+        return described
 
     def choose_ranks(self, usual):
         return [int(n) for n in self.only.split(",")] if self.only else usual
