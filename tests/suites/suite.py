@@ -28,9 +28,9 @@ MODULES = os.path.join("share", "fastpath", "fortran")
 class Suite:
     """One run of a suite against an installation."""
 
-    def __init__(self, name, text, goes_elsewhere=False, has_fortran=False, **more):
-        """`goes_elsewhere`: it runs in each place of `everywhere`. `has_fortran`: it builds with mpifort. `more`: further
-        options, as arguments for argparse."""
+    def __init__(self, name, text, goes_elsewhere=False, fortran=None, **more):
+        """`goes_elsewhere`: it runs in each place of `everywhere`. `fortran`: the default of --fc, empty if it builds with
+        mpifort only on request. `more`: further options, as arguments for argparse."""
         parser = argparse.ArgumentParser(description=text)
         parser.add_argument("--quick", action="store_true", help="fewer ranks or smaller problems, for every change")
         parser.add_argument("--prefix", help="installation to test; by default `make install` creates one")
@@ -39,8 +39,9 @@ class Suite:
         if goes_elsewhere:
             parser.add_argument("--over", help="tcp: on two virtual hosts; rc, ud: in the virtual machine; or several")
             parser.add_argument("--hosts", type=int, choices=[1, 2], default=1, help="virtual hosts in the machine")
-        if has_fortran:
-            parser.add_argument("--fc", default="gfortran", help="Fortran compiler behind mpifort; gfortran by default")
+        if fortran is not None:
+            note = f"{fortran} by default" if fortran else "without it the Fortran part is neither built nor run"
+            parser.add_argument("--fc", default=fortran, help=f"Fortran compiler behind mpifort; {note}")
         for flag, settings in more.items():
             parser.add_argument(f"--{flag}", **settings)
         options = self.options = parser.parse_args()
@@ -50,25 +51,24 @@ class Suite:
         atexit.register(lambda: os.path.isdir(self.work) and not os.listdir(self.work) and os.rmdir(self.work))
         self.prefix = os.path.abspath(options.prefix or os.path.join(SCRATCH, "prefix"))
         # Paths of compiler wrappers, header and library, and further variables of all commands.
-        self.has_fortran = has_fortran
-        self.tools, self.variables = self.prefix, {"FASTPATH_FC": options.fc} if has_fortran else {}
+        self.compiler = options.fc if fortran is not None else ""
+        self.tools, self.variables = self.prefix, {"FASTPATH_FC": self.compiler} if self.compiler else {}
         self.needed = []
         if not options.prefix:
             self.must(["make", "-C", ROOT, "install", f"PREFIX={self.prefix}"], "the library cannot be built")
-        if has_fortran:
+        if self.compiler:
             self._need_fortran()
         self.counts = Counts()
         self.place, self.is_elsewhere_missing = None, False
 
     def _need_fortran(self):
-        """Ends the suite if the installation has no mpifort. Installs gfortran if it is the compiler and missing."""
+        """Ends the suite if mpifort or its compiler is missing; installs gfortran."""
         if not os.path.exists(os.path.join(self.prefix, "bin", "mpifort")):
             sys.exit(f"FAILED: {self.prefix} has no mpifort")
-        compiler = self.options.fc
-        if compiler == "gfortran":
+        if self.compiler == "gfortran":
             self.need("gfortran", shutil.which("gfortran"))
-        elif not shutil.which(compiler):
-            sys.exit(f"FAILED: there is no compiler {compiler}")
+        elif not shutil.which(self.compiler):
+            sys.exit(f"FAILED: there is no compiler {self.compiler}")
 
     def environment(self, **more):
         """Environment with the installation's commands and library first, and one thread for each rank's linear
@@ -151,18 +151,18 @@ class Suite:
     def _copy_tools(self, folder):
         """An installation for compiling: wrappers, header, and a link to the library's folder."""
         os.makedirs(os.path.join(folder, "bin"))
-        fortran = ["mpifort", "mpif90", "mpif77"] if self.has_fortran else []
+        fortran = ["mpifort", "mpif90", "mpif77"] if self.compiler else []
         for name in ("mpicc", *WRAPPERS, *fortran):
             shutil.copy2(os.path.join(self.prefix, "bin", name), os.path.join(folder, "bin"), follow_symlinks=False)
         shutil.copytree(os.path.join(self.prefix, "include"), os.path.join(folder, "include"))
-        if self.has_fortran:
+        if self.compiler:
             shutil.copytree(os.path.join(self.prefix, MODULES), os.path.join(folder, MODULES))
         os.symlink(os.path.join(self.prefix, "lib"), os.path.join(folder, "lib"))
 
     def _describe_tools(self):
         described = []
         files, wrappers, libraries = ["bin/mpicc", "include/mpi.h"], ["mpicc", "mpicxx"], ["libmpi_abi.so"]
-        if self.has_fortran:
+        if self.compiler:
             files += ["bin/mpifort", "include/mpif.h"]
             files += sorted(os.path.join(MODULES, name) for name in os.listdir(os.path.join(self.prefix, MODULES)))
             wrappers.append("mpifort")
