@@ -311,8 +311,8 @@ impl Drop for SectionCopy {
     }
 }
 
-/// A section described by a datatype, for a call that ends later. A contiguous section, and a count of 0, keep count and
-/// datatype.
+/// A section described by a datatype, for a call that ends later. A contiguous section, and a count of 0, keep count
+/// and datatype.
 pub struct SectionType {
     /// Address of the first element.
     pub address: *mut c_void,

@@ -18,8 +18,8 @@ use std::sync::{Mutex, PoisonError};
 /// Operators or error handlers of one kind that a process can have over another C library.
 const SLOTS: usize = 64;
 
-/// Fortran functions, by slot. A slot is never freed: MPI does not tell when the last use of an operator ends. A function
-/// that is registered again keeps its slot.
+/// Fortran functions, by slot. A slot is never freed: MPI does not tell when the last use of an operator ends. A
+/// function that is registered again keeps its slot.
 struct CallbackSlots {
     used: Mutex<usize>,
     functions: [StaticPtr<c_void>; SLOTS],
