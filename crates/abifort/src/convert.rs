@@ -78,8 +78,10 @@ impl Handles {
     /// # Safety
     /// `values` is valid for reads of `length` handles, or `length` is at most 0.
     #[inline]
-    pub unsafe fn read(values: *const c_int, length: c_int, from: impl Fn(c_int) -> usize) -> Self {
-        let length = usize::try_from(length).unwrap_or(0);
+    pub unsafe fn read(
+        values: *const c_int, length: impl TryInto<usize>, from: impl Fn(c_int) -> usize,
+    ) -> Self {
+        let length = length.try_into().unwrap_or(0);
         let mut all = Self { few: [0; FEW], many: Vec::new(), length };
         if length > FEW {
             all.many = vec![0; length];

@@ -1,4 +1,4 @@
-//! The C library below: whether it is Fastpath's, and what it is told about Fortran.
+//! The C library below: whether it is Fastpath's, and the description of Fortran that it gets.
 #![allow(unsafe_code)]
 
 use crate::ffi;
@@ -13,7 +13,7 @@ const OTHER: u32 = 2;
 static KIND: StaticU32 = StaticU32::new(UNKNOWN);
 static SET_UP: Once = Once::new();
 
-/// MPI_INFO_NULL, the same in every library of the ABI.
+/// Value of MPI_INFO_NULL in every library of the ABI.
 pub const INFO_NULL: usize = 304;
 
 /// Most bytes of the version text (MPI_MAX_LIBRARY_VERSION_STRING).
@@ -26,9 +26,13 @@ pub fn is_ours() -> bool {
     KIND.load(Ordering::Relaxed) == OURS
 }
 
-/// Looks at the C library, once.
+/// Finds out whether the C library is Fastpath's and describes Fortran to it, once.
 #[cold]
 pub fn set_up() {
+    // An error handler that runs within `describe_fortran` may call MPI: it must not wait for `SET_UP`.
+    if KIND.load(Ordering::Relaxed) != UNKNOWN {
+        return;
+    }
     SET_UP.call_once(|| {
         let mut text = [0_u8; MAX_VERSION + 1];
         let mut length: c_int = 0;
@@ -80,7 +84,9 @@ fn describe_fortran() {
             ffi::PMPI_Abi_set_fortran_booleans(bytes, yes, no);
         }
         if ffi::PMPI_Abi_get_fortran_info(&mut known_info) != 0 || known_info != INFO_NULL {
-            ffi::PMPI_Info_free(&mut known_info);
+            if known_info != INFO_NULL {
+                ffi::PMPI_Info_free(&mut known_info);
+            }
             return;
         }
         if ffi::PMPI_Info_create(&mut info) != 0 {

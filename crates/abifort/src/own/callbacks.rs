@@ -174,7 +174,8 @@ type Free = unsafe extern "C" fn(*mut i64, *mut c_int);
 type Cancel = unsafe extern "C" fn(*mut i64, *mut c_int, *mut c_int);
 type Extent = unsafe extern "C" fn(*mut c_int, *mut i64, *mut i64, *mut c_int);
 
-/// Fortran callbacks of a generalized request.
+/// Fortran callbacks of a generalized request. Threads may run callbacks at the same time, so no reference to it is
+/// made.
 struct GeneralizedRequest {
     query: Query,
     free: Free,
@@ -186,8 +187,8 @@ unsafe extern "C" fn query(request: *mut c_void, status: *mut c_void) -> c_int {
     let mut code = 0;
     // SAFETY: MPI passes the extra state, which is a `GeneralizedRequest`, and a status.
     unsafe {
-        let request = &mut *request.cast::<GeneralizedRequest>();
-        (request.query)(&mut request.state, status, &mut code);
+        let request = request.cast::<GeneralizedRequest>();
+        ((*request).query)(&raw mut (*request).state, status, &mut code);
     }
     code
 }
@@ -206,8 +207,8 @@ unsafe extern "C" fn cancel(request: *mut c_void, is_complete: c_int) -> c_int {
     let (mut is_complete, mut code) = (c_int::from(is_complete != 0), 0);
     // SAFETY: MPI passes the extra state, which is a `GeneralizedRequest`.
     unsafe {
-        let request = &mut *request.cast::<GeneralizedRequest>();
-        (request.cancel)(&mut request.state, &mut is_complete, &mut code);
+        let request = request.cast::<GeneralizedRequest>();
+        ((*request).cancel)(&raw mut (*request).state, &mut is_complete, &mut code);
     }
     code
 }
@@ -237,7 +238,8 @@ pub unsafe fn grequest_start(
     }
 }
 
-/// Fortran callbacks of a data representation, which exists until the process ends.
+/// Fortran callbacks of a data representation, which exists until the process ends. Threads may run callbacks at the
+/// same time, so no reference to it is made.
 struct Representation {
     read: *const c_void,
     write: *const c_void,
@@ -249,8 +251,8 @@ unsafe extern "C" fn file_extent(datatype: usize, extent: *mut i64, state: *mut 
     let (mut datatype, mut code) = (datatype_to(datatype), 0);
     // SAFETY: MPI passes the extra state, which is a `Representation`, and a variable for the extent.
     unsafe {
-        let callbacks = &mut *state.cast::<Representation>();
-        (callbacks.extent)(&mut datatype, extent, &mut callbacks.state, &mut code);
+        let callbacks = state.cast::<Representation>();
+        ((*callbacks).extent)(&mut datatype, extent, &raw mut (*callbacks).state, &mut code);
     }
     code
 }
@@ -268,7 +270,7 @@ type Conversion<T> = unsafe extern "C" fn(
 /// Calls a conversion written in Fortran. `T`: the type of a count.
 unsafe fn convert<T>(
     function: *const c_void, user: *mut c_void, datatype: usize, mut count: T, file: *mut c_void,
-    mut position: i64, state: &mut i64,
+    mut position: i64, state: *mut i64,
 ) -> c_int {
     let (mut datatype, mut code) = (datatype_to(datatype), 0);
     // SAFETY: the function has the interface that the standard gives it.
@@ -285,9 +287,9 @@ unsafe extern "C" fn read<T>(
 ) -> c_int {
     // SAFETY: MPI passes the extra state, which is a `Representation`.
     unsafe {
-        let callbacks = &mut *state.cast::<Representation>();
-        let state = &mut callbacks.state;
-        convert(callbacks.read, user, datatype, count, file, position, state)
+        let callbacks = state.cast::<Representation>();
+        let state = &raw mut (*callbacks).state;
+        convert((*callbacks).read, user, datatype, count, file, position, state)
     }
 }
 
@@ -295,11 +297,11 @@ unsafe extern "C" fn write<T>(
     user: *mut c_void, datatype: usize, count: T, file: *mut c_void, position: i64,
     state: *mut c_void,
 ) -> c_int {
-    // SAFETY: as `read`.
+    // SAFETY: MPI passes the extra state, which is a `Representation`.
     unsafe {
-        let callbacks = &mut *state.cast::<Representation>();
-        let state = &mut callbacks.state;
-        convert(callbacks.write, user, datatype, count, file, position, state)
+        let callbacks = state.cast::<Representation>();
+        let state = &raw mut (*callbacks).state;
+        convert((*callbacks).write, user, datatype, count, file, position, state)
     }
 }
 

@@ -19,7 +19,7 @@ unsafe fn get(
         let room = (*length).max(0);
         let mut memory = OutText::new(room as usize);
         // A length of 0 asks for the length alone.
-        let mut c_length = if room == 0 { 0 } else { room + 1 };
+        let mut c_length = if room == 0 { 0 } else { room.saturating_add(1) };
         let (code, is_there) = call(&mut c_length, memory.address());
         if code == 0 && is_there {
             *length = (c_length - 1).max(0);

@@ -21,6 +21,23 @@ pub fn cartesian_dimensions(comm: c_int) -> c_int {
     dimensions
 }
 
+/// Number of datatypes in a derived datatype; 0 in an error, which the call itself reports.
+pub fn contained_types(datatype: c_int) -> i64 {
+    let (mut integers, mut addresses, mut counts, mut types, mut combiner) = (0, 0, 0, 0, 0);
+    // SAFETY: addresses of local variables.
+    let code = unsafe {
+        ffi::PMPI_Type_get_envelope_c(
+            datatype_from(datatype),
+            &mut integers,
+            &mut addresses,
+            &mut counts,
+            &mut types,
+            &mut combiner,
+        )
+    };
+    if code == 0 { types } else { 0 }
+}
+
 /// Kinds of topologies.
 const CART: c_int = 211;
 const GRAPH: c_int = 212;
@@ -81,8 +98,8 @@ fn peers(comm: usize, is_neighbor: bool, is_send: bool) -> usize {
     usize::try_from(count).unwrap_or(0)
 }
 
-/// Datatypes that MPI may read until a request has ended, by the request. MPI uses a request's handle anew only when
-/// the earlier request has ended, so an entry is freed when its handle comes again.
+/// Datatypes that MPI may read until a request has ended, by the request. MPI reuses the handle of a request only after
+/// the request has ended, so an entry is freed when its handle comes again.
 static KEPT: Mutex<Option<HashMap<usize, Vec<Vec<usize>>>>> = Mutex::new(None);
 
 /// Keeps `types` until `request` has ended.

@@ -47,7 +47,10 @@ impl Shim<'_> {
                     arguments.push(format!("&mut {local}"));
                 }
                 (Some(array), _) => {
-                    let length = self.length(array)?;
+                    let length = match is_output {
+                        true => self.result_length(array)?,
+                        false => self.length(array)?,
+                    };
                     _ = writeln!(before, "    let length_ = {length};");
                     let made = match is_output {
                         true => {
@@ -170,14 +173,12 @@ impl Shim<'_> {
                 );
                 if self.has(|a| a.name == "request") {
                     _ = writeln!(after, "    crate::own::keep_types({local}, r#request_);");
-                    arguments.push(format!("{local}.as_mut_ptr()"));
-                } else {
-                    arguments.push(format!("{local}.as_mut_ptr()"));
                 }
+                arguments.push(format!("{local}.as_mut_ptr()"));
             }
             (Some(array), intent) => {
-                let length = self.length(array)?;
                 if intent == Some(Intent::Out) {
+                    let length = self.result_length(array)?;
                     _ = writeln!(
                         before,
                         "    let mut {local} = \
@@ -192,10 +193,11 @@ impl Shim<'_> {
                     arguments.push(format!("{local}.as_mut_ptr()"));
                     return Ok(());
                 }
+                let length = self.length(array)?;
                 _ = writeln!(
                     before,
                     "    let mut {local} = \
-                     convert::Handles::read({x}, ({length}) as c_int, {from});"
+                     convert::Handles::read({x}, {length}, {from});"
                 );
                 if intent == Some(Intent::InOut) {
                     _ = writeln!(after, "    {local}.write({x}, {to});");
@@ -204,6 +206,20 @@ impl Shim<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Expression for the number of results that C stores in an array: programs may pass a length far above it.
+    fn result_length(&self, array: &Array) -> Result<String, String> {
+        let length = self.length(array)?;
+        match self.interface.function.name.as_str() {
+            "MPI_Cart_get" => {
+                Ok(format!("crate::own::cartesian_dimensions(*r#comm).min({length})"))
+            }
+            "MPI_Type_get_contents" | "MPI_Type_get_contents_c" => {
+                Ok(format!("crate::own::contained_types(*r#datatype).min(({length}).into())"))
+            }
+            name => Err(format!("{name}: the number of results in an array is unknown")),
+        }
     }
 
     /// Expression for the length of an array.

@@ -11,8 +11,8 @@ use std::fmt::Write;
 /// Version script that exports every name of the library.
 pub const VERSION_SCRIPT: &str = "{ global: mpi_*; pmpi_*; MPI_*; PMPI_*; mpifp_*; };\n";
 
-/// Generates the module of all entry points. It uses these modules of `fastpath-abifort`: `cells`, `convert`, `own`,
-/// `section`, `text`.
+/// Generates the module of all entry points. It uses these modules of `fastpath-abifort`: `cells`, `convert`, `ffi`,
+/// `library`, `own`, `refusal`, `section`, `text`.
 ///
 /// # Errors
 /// An invalid line of `table/fortran.txt`, or an argument for which no conversion is known.
