@@ -65,6 +65,17 @@ fn make_key(copy: *const c_void, delete: *const c_void, state: i64, is_old: bool
     Box::into_raw(Box::new(Key { copy, delete, state, is_old })).cast()
 }
 
+/// Frees a key that MPI has not created.
+///
+/// # Safety
+/// `key` is from [`make_key`], and `code` is the error code of the call that got it.
+unsafe fn free_refused_key(key: *mut c_void, code: c_int) {
+    if code != 0 {
+        // SAFETY: by this function's contract; MPI does not use the extra state of a key that it has not created.
+        drop(unsafe { Box::from_raw(key.cast::<Key>()) });
+    }
+}
+
 type Copy<T> =
     unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut T, *mut c_int, *mut c_int);
 type Delete<T> = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut c_int);
@@ -111,7 +122,7 @@ impl Key {
 
     unsafe fn delete(&self, mut object: c_int, mut keyval: c_int, value: i64) -> c_int {
         let mut code = 0;
-        // SAFETY: as `copy`.
+        // SAFETY: the callback has the interface of the procedure that it was passed to.
         unsafe {
             if self.is_old {
                 let delete: Delete<c_int> = core::mem::transmute(self.delete);
@@ -170,6 +181,7 @@ macro_rules! objects {
                 unsafe {
                     let key = make_key(copy, delete, *state, false);
                     let code = call(copier, $delete as *const c_void, keyval, key);
+                    free_refused_key(key, code);
                     store_error(ierror, code);
                 }
             }
@@ -254,6 +266,7 @@ pub unsafe fn keyval_create(
     unsafe {
         let key = make_key(copy, delete, i64::from(*state), true);
         let code = call(copy_comm as *const c_void, delete_comm as *const c_void, keyval, key);
+        free_refused_key(key, code);
         store_error(ierror, code);
     }
 }
