@@ -38,8 +38,6 @@ pub struct Argument {
     pub is_asynchronous: bool,
     /// Whether MPI uses the buffer after the call has returned.
     pub is_used_later: bool,
-    /// Whether it is significant at the root only.
-    pub is_root_only: bool,
 }
 
 /// Meaning of an argument.
@@ -189,7 +187,6 @@ fn arguments(table: &Table, rules: &Rules, function: &Function) -> Result<Vec<Ar
             intent: intent(function, param, &kind, &words),
             is_asynchronous,
             is_used_later: is_asynchronous || words.contains(&"later"),
-            is_root_only: words.contains(&"root"),
             kind,
             array,
         });

@@ -283,6 +283,7 @@ mod tests {
             assert!(!text.contains(absent), "{absent}");
         }
     }
+
     #[test]
     fn modules__without_descriptors__have_no_assumed_rank_and_no_bind_c_procedure() {
         let table = table();

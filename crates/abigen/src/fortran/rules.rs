@@ -7,7 +7,7 @@ const FILE: &str = "fortran.txt";
 const TEXT: &str = include_str!("../../table/fortran.txt");
 
 /// Words about parameters; a word with `=` stands for all that start with it.
-const PARAMETER_WORDS: [&str; 24] = [
+const PARAMETER_WORDS: [&str; 23] = [
     "logical",
     "index",
     "in",
@@ -26,7 +26,6 @@ const PARAMETER_WORDS: [&str; 24] = [
     "old",
     "booleans",
     "lead",
-    "root",
     "weights",
     "errcodes",
     "omit",
