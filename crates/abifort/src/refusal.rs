@@ -6,7 +6,7 @@ use crate::ffi;
 use crate::section::BufferRefusal;
 use core::ffi::c_int;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Object whose error handler gets an error.
 pub enum Scope {
@@ -75,16 +75,24 @@ static CODES: Mutex<BTreeMap<(c_int, String), c_int>> = Mutex::new(BTreeMap::new
 
 /// Error code with this text; `class` if none can be added.
 fn code_of(class: c_int, text: &str) -> c_int {
-    let mut codes = CODES.lock().unwrap_or_else(PoisonError::into_inner);
-    *codes.entry((class, text.into())).or_insert_with(|| {
-        let text = [text.as_bytes(), &[0]].concat();
-        let mut code = class;
-        // SAFETY: address of a local variable; the text ends with a zero byte.
-        unsafe {
-            if ffi::PMPI_Add_error_code(class, &mut code) == 0 {
-                ffi::PMPI_Add_error_string(code, text.as_ptr().cast_mut().cast());
-            }
+    let key = (class, text.to_string());
+    if let Some(code) = codes().get(&key) {
+        return *code;
+    }
+    let text = [text.as_bytes(), &[0]].concat();
+    let mut code = class;
+    // The lock is not held here: a failure runs an error handler, which may call MPI.
+    // SAFETY: address of a local variable; the text ends with a zero byte.
+    unsafe {
+        if ffi::PMPI_Add_error_code(class, &mut code) != 0 {
+            return class;
         }
-        code
-    })
+        ffi::PMPI_Add_error_string(code, text.as_ptr().cast_mut().cast());
+    }
+    codes().insert(key, code);
+    code
+}
+
+fn codes() -> MutexGuard<'static, BTreeMap<(c_int, String), c_int>> {
+    CODES.lock().unwrap_or_else(PoisonError::into_inner)
 }
