@@ -259,8 +259,13 @@ fn call_function(function: Function, object: usize, code: i32) -> i32 {
 /// Calls the handler of `scope` with `code`, for `MPI_Comm_call_errhandler` and similar calls. Ignores `MPI_SUCCESS`.
 pub fn call_errhandler(p: &Process, scope: Scope, name: &'static str, code: i32) {
     if code != MPI_SUCCESS {
-        let message = format!("the program raised this error itself: {}", p.codes.text(code));
-        dispatch(p, scope, name, Error::new(code, message));
+        let text = p.codes.text(code);
+        // A code that was added at run time has its own text, to which the remedy of its class need not fit.
+        let error = match p.codes.is_added(code) && !text.is_empty() {
+            true => Error::new(code, text).with_advice(Some("")),
+            false => Error::new(code, format!("the program raised this error itself: {text}")),
+        };
+        dispatch(p, scope, name, error);
     }
 }
 

@@ -127,6 +127,11 @@ impl Codes {
         Ok(())
     }
 
+    /// Returns whether `code` was added at run time.
+    pub fn is_added(&self, code: i32) -> bool {
+        self.user.borrow().contains_key(&code)
+    }
+
     /// Returns the class of a code, or `MPI_ERR_UNKNOWN` for an unknown number.
     pub fn class(&self, code: i32) -> i32 {
         match self.user.borrow().get(&code) {
