@@ -21,4 +21,6 @@ pub use callbacks::{
 };
 pub use spawn::{comm_spawn, comm_spawn_multiple};
 pub use strings::{info_get_string, session_get_nth_pset};
-pub use types::{cartesian_dimensions, contained_types, keep_types, peer_types};
+pub use types::{
+    cartesian_dimensions, keep_types, peer_types, room_for_dimensions, room_for_types,
+};

@@ -21,11 +21,23 @@ pub fn cartesian_dimensions(comm: c_int) -> c_int {
     dimensions
 }
 
-/// Number of datatypes in a derived datatype; 0 in an error, which the call itself reports.
-pub fn contained_types(datatype: c_int) -> i64 {
+/// Results for which a call gets memory without a question about their number. The question would be an error of its
+/// own if the handle is invalid.
+const USUAL_RESULTS: i64 = 1024;
+
+/// Room for results of MPI_Cart_get, of which the program takes `most`.
+pub fn room_for_dimensions(comm: c_int, most: c_int) -> c_int {
+    if i64::from(most) <= USUAL_RESULTS { most } else { most.min(cartesian_dimensions(comm)) }
+}
+
+/// Room for datatypes of MPI_Type_get_contents, of which the program takes `most`.
+pub fn room_for_types(datatype: c_int, most: i64) -> i64 {
+    if most <= USUAL_RESULTS {
+        return most;
+    }
     let (mut integers, mut addresses, mut counts, mut types, mut combiner) = (0, 0, 0, 0, 0);
-    // SAFETY: addresses of local variables.
-    let code = unsafe {
+    // SAFETY: addresses of local variables. In an error the number stays 0, and the call itself reports the error.
+    unsafe {
         ffi::PMPI_Type_get_envelope_c(
             datatype_from(datatype),
             &mut integers,
@@ -35,7 +47,7 @@ pub fn contained_types(datatype: c_int) -> i64 {
             &mut combiner,
         )
     };
-    if code == 0 { types } else { 0 }
+    types.min(most)
 }
 
 /// Kinds of topologies.

@@ -208,17 +208,15 @@ impl Shim<'_> {
         Ok(())
     }
 
-    /// Expression for the number of results that C stores in an array: programs may pass a length far above it.
+    /// Expression for the room that C needs for an array of results: programs may pass a length far above it.
     fn result_length(&self, array: &Array) -> Result<String, String> {
         let length = self.length(array)?;
         match self.interface.function.name.as_str() {
-            "MPI_Cart_get" => {
-                Ok(format!("crate::own::cartesian_dimensions(*r#comm).min({length})"))
-            }
+            "MPI_Cart_get" => Ok(format!("crate::own::room_for_dimensions(*r#comm, {length})")),
             "MPI_Type_get_contents" | "MPI_Type_get_contents_c" => {
-                Ok(format!("crate::own::contained_types(*r#datatype).min(({length}).into())"))
+                Ok(format!("crate::own::room_for_types(*r#datatype, ({length}).into())"))
             }
-            name => Err(format!("{name}: the number of results in an array is unknown")),
+            name => Err(format!("{name}: an array of results cannot be converted")),
         }
     }
 
