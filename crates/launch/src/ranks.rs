@@ -382,7 +382,13 @@ fn read_status(status: i32) -> ProcessEnd {
 
 /// Lists the children of this thread, including adopted ones; empty if the kernel does not report them.
 pub fn list_children() -> Vec<libc::pid_t> {
-    let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    read_children("/proc/thread-self/children")
+}
+
+/// Lists the children of the thread whose file `children` in `/proc` is `path`; empty if the kernel does not report
+/// them.
+pub fn read_children(path: &str) -> Vec<libc::pid_t> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
     text.split_whitespace().filter_map(|w| w.parse().ok()).collect()
 }
 

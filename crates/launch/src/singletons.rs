@@ -4,7 +4,7 @@
 //! an ended process shows no library. So [`SingletonWatch`] reads which libraries the processes have mapped, at first
 //! often, later rarely, until a rank joins the job.
 
-use crate::ranks::{RankProcess, Ranks};
+use crate::ranks::{RankProcess, Ranks, read_children};
 use fastpath_job::inspect::ProcessEnd;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -154,7 +154,9 @@ fn find_library(pid: libc::pid_t) -> Option<ForeignLibrary> {
         if found.is_some() || processes.is_empty() {
             return found;
         }
-        processes = processes.into_iter().flat_map(list_children).collect();
+        let children =
+            |pid: libc::pid_t| read_children(&format!("/proc/{pid}/task/{pid}/children"));
+        processes = processes.into_iter().flat_map(children).collect();
     }
     None
 }
@@ -196,12 +198,6 @@ fn is_own(path: &Path) -> bool {
     }
     beside().is_some_and(|own| own == path)
         || read_start(path, LIBRARY).is_some_and(|bytes| holds(&bytes, OWN_TEXT))
-}
-
-/// Lists the children of a process's first thread; empty if the kernel does not report them.
-fn list_children(pid: libc::pid_t) -> Vec<libc::pid_t> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    text.unwrap_or_default().split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
 /// Returns the folder above the one of this launcher.
