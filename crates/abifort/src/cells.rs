@@ -116,8 +116,9 @@ pub fn status(address: *mut c_void) -> *mut c_void {
     if is_ignored { null_mut() } else { address }
 }
 
-/// Statuses for C: null for MPI_STATUSES_IGNORE.
+/// Statuses for C: null for MPI_STATUSES_IGNORE, and for MPI_STATUS_IGNORE, which has too little memory for statuses.
 pub fn statuses(address: *mut c_void) -> *mut c_void {
+    let address = status(address);
     let is_ignored = is(address, &raw const mpifp_statuses_ignore_)
         || is(address, &raw const mpifp_f08_statuses_ignore_);
     if is_ignored { null_mut() } else { address }

@@ -79,6 +79,10 @@ pub unsafe fn contiguous(descriptor: *const Descriptor) -> Option<*mut c_void> {
         if !is_known || !(0..=MAX_RANK as i8).contains(&rank) {
             return None;
         }
+        // An array that is not allocated has extents without meaning.
+        if (*descriptor).base.is_null() {
+            return Some(core::ptr::null_mut());
+        }
         let mut bytes = (*descriptor).element_bytes as isize;
         for index in 0..rank as usize {
             let Dimension { extent, stride, .. } = (*descriptor).dimensions[index];
@@ -184,9 +188,10 @@ impl Section {
             // An array of assumed size is contiguous, and its last extent is unknown: one element stands for it.
             let is_assumed = all.last().is_some_and(|d| d.extent < 0);
             let mut dimensions: Vec<Dimension> = if is_assumed { Vec::new() } else { all.to_vec() };
-            // A substring may have no characters.
-            let is_empty =
-                (*descriptor).element_bytes == 0 || dimensions.iter().any(|d| d.extent == 0);
+            // A substring may have no characters, and an array that is not allocated has extents without meaning.
+            let is_empty = (*descriptor).base.is_null()
+                || (*descriptor).element_bytes == 0
+                || dimensions.iter().any(|d| d.extent == 0);
             dimensions.retain(|d| d.extent > 1);
             Ok(Self {
                 base: (*descriptor).base.cast(),

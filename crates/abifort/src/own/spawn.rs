@@ -56,7 +56,7 @@ pub unsafe fn comm_spawn(
         let codes = cells::error_codes(codes);
         let (world, at) = (comm_from(*comm), *root);
         let code = if is_root(*comm, at) {
-            let mut command = text::to_c(command, command_length, false);
+            let mut command = text::to_c(command, command_length, true);
             let mut arguments = match cells::is_argv_null(argv) {
                 true => Strings::new(Vec::new()),
                 false => Strings::arguments(
@@ -97,7 +97,7 @@ pub unsafe fn comm_spawn_multiple(
             let (command_length, length) =
                 (command_length as u32 as usize, argv_length as u32 as usize);
             let read =
-                |i: usize| text::to_c(commands.add(i * command_length), command_length, false);
+                |i: usize| text::to_c(commands.add(i * command_length), command_length, true);
             let mut commands = Strings::new((0..programs).map(read).collect());
             // The arguments are in column order: those of one command are `count` strings apart.
             let mut lists: Vec<Strings> = match cells::is_argv_null(argvs) {
