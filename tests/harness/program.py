@@ -276,7 +276,9 @@ def _sources(folder):
     """The source file of each program below a folder, by the program's name, in the order of names. A folder with
     Fortran programs has no C programs: C sources there are parts of them."""
     found = {}
-    for place, _, files in os.walk(folder):
+    for place, folders, files in os.walk(folder):
+        # Programs of tests/fortran/compile, which runs them itself.
+        folders[:] = [name for name in folders if name != "programs"]
         ends = FORTRAN_ENDS if any(name.endswith(FORTRAN_ENDS) for name in files) else (".c",)
         for file in (file for file in files if file.endswith(ends)):
             name, path = os.path.splitext(file)[0], os.path.join(place, file)

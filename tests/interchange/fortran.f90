@@ -252,27 +252,14 @@ contains
     CHECK(flag .and. value >= 32767)
   end subroutine attributes
 
-  ! Over another C library the 65th operator, counted with those above, is an error that says so.
+  ! A function that is registered again takes no further slot.
   subroutine slots()
-    character(len=MPI_MAX_LIBRARY_VERSION_STRING) :: version
-    character(len=MPI_MAX_ERROR_STRING) :: text
-    integer :: length, i, created
+    integer :: i
     OPERATOR :: op
-    call MPI_Get_library_version(version, length, ierr)
-    created = 2
     do i = 1, 70
       call MPI_Op_create(larger, .true., op, ierr)
-      if (ierr /= MPI_SUCCESS) exit
-      created = created + 1
+      SAME(ierr, MPI_SUCCESS)
       call MPI_Op_free(op, ierr)
     end do
-    if (version(1:8) == 'Fastpath') then
-      SAME(created, 72)
-    else
-      SAME(created, 64)
-      CLASS(MPI_ERR_OTHER)
-      call MPI_Error_string(ierr, text, length, ierr)
-      CHECK(index(text, 'MPI_Op_create: a process can create 64') > 0)
-    end if
   end subroutine slots
 end program fortran
