@@ -102,8 +102,8 @@ macro_rules! null_conversions {
                 _user: *mut c_void, _datatype: *mut c_int, _count: *mut $count, _file: *mut c_void,
                 _position: *mut i64, _state: *mut i64, ierror: *mut c_int,
             ) {
-                // The names have different bodies: the compiler makes one function of equal ones, with one address, and a
-                // position-dependent program has another address for each name.
+                // The names have different bodies: the compiler makes one function of equal ones, with one address, and
+                // a position-dependent program has another address for each name.
                 core::hint::black_box(stringify!($name));
                 // SAFETY: ARGUMENTS.
                 unsafe { store_error(ierror, 0) };
