@@ -22,7 +22,7 @@ const MAX_VERSION: usize = 8192;
 /// Whether the C library is known to be Fastpath's. Its handles are the INTEGERs of Fortran, extended with zeros.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send from Fortran
 pub fn is_ours() -> bool {
-    // Relaxed: the value depends on nothing else, and an old one only takes the slower way.
+    // Relaxed: no other memory depends on the value. A thread that reads an old one calls `set_up`.
     KIND.load(Ordering::Relaxed) == OURS
 }
 
@@ -67,45 +67,39 @@ fn is_initialized() -> bool {
     }
 }
 
-/// Sets the sizes of Fortran's types and the values of LOGICAL (MPI 5.0, section 20.4). What
-/// the C library knows already stays: it takes one description only.
+/// Sets the sizes of Fortran's types and the values of LOGICAL (MPI 5.0, section 20.4), unless the C library has a
+/// description already: a second one is an error.
 fn describe_fortran() {
-    let (yes, no): (c_int, c_int) = (1, 0);
-    let (mut known_yes, mut known_no, mut is_set): (c_int, c_int, c_int) = (0, 0, 0);
-    let (mut info, mut known_info) = (0, INFO_NULL);
+    let (mut yes, mut no, mut is_set): (c_int, c_int, c_int) = (0, 0, 0);
+    let mut info = INFO_NULL;
     // SAFETY: addresses of local variables and of strings that end with a zero byte. These functions may be called
     // before MPI is initialised.
     unsafe {
         let bytes = size_of::<c_int>() as c_int;
-        let (yes, no) = ((&raw const yes).cast_mut().cast(), (&raw const no).cast_mut().cast());
-        let (known_yes, known_no) = ((&raw mut known_yes).cast(), (&raw mut known_no).cast());
-        let code = ffi::PMPI_Abi_get_fortran_booleans(bytes, known_yes, known_no, &mut is_set);
+        let (yes, no) = (&raw mut yes, &raw mut no);
+        let code = ffi::PMPI_Abi_get_fortran_booleans(bytes, yes.cast(), no.cast(), &mut is_set);
         if code == 0 && is_set == 0 {
-            ffi::PMPI_Abi_set_fortran_booleans(bytes, yes, no);
+            (*yes, *no) = (1, 0);
+            ffi::PMPI_Abi_set_fortran_booleans(bytes, yes.cast(), no.cast());
         }
-        if ffi::PMPI_Abi_get_fortran_info(&mut known_info) != 0 || known_info != INFO_NULL {
-            if known_info != INFO_NULL {
-                ffi::PMPI_Info_free(&mut known_info);
+        if ffi::PMPI_Abi_get_fortran_info(&mut info) != 0 {
+            return;
+        }
+        if info == INFO_NULL && ffi::PMPI_Info_create(&mut info) == 0 {
+            for (key, value) in FORTRAN_TYPES {
+                let (key, value) = (key.as_ptr().cast_mut(), value.as_ptr().cast_mut());
+                ffi::PMPI_Info_set(info, key.cast(), value.cast());
             }
-            return;
+            ffi::PMPI_Abi_set_fortran_info(info);
         }
-        if ffi::PMPI_Info_create(&mut info) != 0 {
-            return;
+        if info != INFO_NULL {
+            ffi::PMPI_Info_free(&mut info);
         }
-        for (key, value) in FORTRAN_TYPES {
-            ffi::PMPI_Info_set(
-                info,
-                key.as_ptr().cast_mut().cast(),
-                value.as_ptr().cast_mut().cast(),
-            );
-        }
-        ffi::PMPI_Abi_set_fortran_info(info);
-        ffi::PMPI_Info_free(&mut info);
     }
 }
 
-/// Sizes in bytes of the default kinds, and which optional types compilers have. No compiler that is tested has a REAL
-/// of 2 bytes in every release.
+/// Sizes in bytes of the default kinds, and the optional types of compilers. REAL(2) is not supported, because gfortran
+/// lacks it.
 const FORTRAN_TYPES: [(&core::ffi::CStr, &core::ffi::CStr); 23] = [
     (c"mpi_logical_size", c"4"),
     (c"mpi_integer_size", c"4"),

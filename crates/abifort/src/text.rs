@@ -1,8 +1,10 @@
 //! Strings: Fortran pads with blanks and passes a length, C ends with a zero byte.
 #![allow(unsafe_code)]
 
+use core::ffi::c_int;
+
 /// Bytes of the longest string that MPI stores (MPI_MAX_LIBRARY_VERSION_STRING).
-pub const LONGEST: usize = 8192;
+pub const LONGEST: c_int = 8192;
 
 /// Copies a Fortran string for C, without trailing blanks.
 ///
@@ -42,9 +44,9 @@ pub fn trim_end(text: &[u8]) -> &[u8] {
 pub struct OutText(Vec<u8>);
 
 impl OutText {
-    /// Memory for a string of up to `length` bytes and the zero byte at its end.
-    pub fn new(length: usize) -> Self {
-        Self(vec![0; length + 1])
+    /// Memory for a string of up to `length` bytes, but at most [`LONGEST`], and the zero byte at its end.
+    pub fn new(length: c_int) -> Self {
+        Self(vec![0; length.clamp(0, LONGEST) as usize + 1])
     }
 
     /// The memory's address, for C.
@@ -84,6 +86,12 @@ mod tests {
         assert_eq!((&plain[..], &lead[..]), (&b"  a b\0"[..], &b"a b\0"[..]));
         // SAFETY: length 0 is allowed for every address.
         assert_eq!(unsafe { to_c(core::ptr::null(), 0, true) }, b"\0");
+    }
+
+    #[test]
+    fn memory__is_bounded() {
+        assert_eq!(OutText::new(c_int::MAX).0.len(), LONGEST as usize + 1);
+        assert_eq!(OutText::new(-1).0.len(), 1);
     }
 
     #[test]

@@ -33,10 +33,15 @@ impl CallbackSlots {
         }
     }
 
-    /// Function for C in place of `function`, from `trampolines`; `None`: all slots are used.
-    fn take(
+    /// Function that C gets for a Fortran `function`: the function itself or, over another C library, one of
+    /// `trampolines`. `None`: all slots are used.
+    fn function_for_c(
         &self, function: *const c_void, trampolines: &[*const c_void; SLOTS],
     ) -> Option<*const c_void> {
+        library::set_up();
+        if library::is_ours() {
+            return Some(function);
+        }
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let found = (0..*used).find(|slot| self.get(*slot).cast_const() == function);
         let slot = found.unwrap_or(*used);
@@ -47,7 +52,7 @@ impl CallbackSlots {
     }
 
     fn get(&self, slot: usize) -> *mut c_void {
-        // ORDERING: acquire, pairs with the store in `take`.
+        // ORDERING: acquire, pairs with the store in `function_for_c`.
         self.functions[slot].load(Ordering::Acquire)
     }
 }
@@ -90,14 +95,10 @@ macro_rules! operators {
                 call: ffi::$call, function: *const c_void, commute: *mut c_int, op: *mut c_int,
                 ierror: *mut c_int,
             ) {
-                library::set_up();
-                let function = match library::is_ours() {
-                    true => Some(function),
-                    false => $slots.take(function, &trampoline_table!($trampoline)),
-                };
+                let trampolines = trampoline_table!($trampoline);
                 // SAFETY: ARGUMENTS.
                 unsafe {
-                    let Some(function) = function else {
+                    let Some(function) = $slots.function_for_c(function, &trampolines) else {
                         return store_error(ierror, refuse(stringify!($call)));
                     };
                     let mut made = 0;
@@ -139,14 +140,10 @@ macro_rules! error_handlers {
                 call: ffi::$call, function: *const c_void, errhandler: *mut c_int,
                 ierror: *mut c_int,
             ) {
-                library::set_up();
-                let function = match library::is_ours() {
-                    true => Some(function),
-                    false => $slots.take(function, &trampoline_table!($trampoline)),
-                };
+                let trampolines = trampoline_table!($trampoline);
                 // SAFETY: ARGUMENTS.
                 unsafe {
-                    let Some(function) = function else {
+                    let Some(function) = $slots.function_for_c(function, &trampolines) else {
                         return store_error(ierror, refuse(stringify!($call)));
                     };
                     let mut made = 0;

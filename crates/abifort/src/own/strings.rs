@@ -1,9 +1,9 @@
-//! Strings whose length is asked for: in Fortran it does not count the zero byte of C.
+//! Procedures that return a string and its length. In Fortran the length does not count C's terminating zero byte.
 #![allow(unsafe_code)]
 
 use crate::convert::{info_from, session_from, store_error};
 use crate::ffi;
-use crate::text::{self, OutText};
+use crate::text::{self, LONGEST, OutText};
 use core::ffi::c_int;
 
 /// Gets a string by `call`, which gets the length for C and the memory. `is_there` tells whether there is a string.
@@ -16,10 +16,10 @@ unsafe fn get(
 ) -> c_int {
     // SAFETY: by this function's contract.
     unsafe {
-        let room = (*length).max(0);
-        let mut memory = OutText::new(room as usize);
-        // A length of 0 asks for the length alone.
-        let mut c_length = if room == 0 { 0 } else { room.saturating_add(1) };
+        let room = (*length).clamp(0, LONGEST);
+        let mut memory = OutText::new(room);
+        // With length 0, C returns only the length.
+        let mut c_length = if room == 0 { 0 } else { room + 1 };
         let (code, is_there) = call(&mut c_length, memory.address());
         if code == 0 && is_there {
             *length = (c_length - 1).max(0);

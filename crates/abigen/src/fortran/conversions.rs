@@ -118,7 +118,7 @@ impl Shim<'_> {
             ArgumentKind::Text { .. } => {
                 let most = match self.has(|a| a.name == "valuelen" && a.intent == Some(Intent::In))
                 {
-                    true => "usize::try_from(*r#valuelen).unwrap_or(0)",
+                    true => "*r#valuelen",
                     false => "text::LONGEST",
                 };
                 _ = writeln!(before, "    let mut {local} = text::OutText::new({most});");
