@@ -11,28 +11,12 @@ module callbacks
   logical :: seen_object, seen_type
 contains
   ! Multiplies complex numbers, and adds the first component of the factor: not commutative.
-#ifdef METHOD_F08
-  subroutine combine(in, inout, length, datatype_)
-    use, intrinsic :: iso_c_binding, only: c_ptr, c_f_pointer
-    type(c_ptr), value :: in, inout
-    integer :: length
-    DATATYPE :: datatype_
-    complex, pointer :: a(:), b(:)
-    integer :: i
-    call c_f_pointer(in, a, [length])
-    call c_f_pointer(inout, b, [length])
-#else
-  subroutine combine(a, b, length, datatype_)
-    integer :: length
-    DATATYPE :: datatype_
-    complex :: a(length), b(length)
-    integer :: i
-#endif
+#define OPERATOR_NAME combine
+#define OPERAND complex
+#include "operator.inc"
     calls = calls + 1
     seen_type = datatype_ == MPI_COMPLEX
-    do i = 1, length
-      b(i) = a(i) * b(i) + real(a(i))
-    end do
+    b = a * b + real(a)
   end subroutine combine
 
 #ifdef METHOD_F08

@@ -7,21 +7,9 @@ module products
   implicit none
   INCLUDE_METHOD
 contains
-#ifdef METHOD_F08
-  subroutine multiply(in, inout, length, datatype_)
-    use, intrinsic :: iso_c_binding, only: c_ptr, c_f_pointer
-    type(c_ptr), value :: in, inout
-    integer :: length
-    DATATYPE :: datatype_
-    integer, pointer :: a(:), b(:)
-    call c_f_pointer(in, a, [length])
-    call c_f_pointer(inout, b, [length])
-#else
-  subroutine multiply(a, b, length, datatype_)
-    integer :: length
-    DATATYPE :: datatype_
-    integer :: a(length), b(length)
-#endif
+#define OPERATOR_NAME multiply
+#define OPERAND integer
+#include "operator.inc"
     if (datatype_ == MPI_INTEGER) b = a * b
   end subroutine multiply
 end module products

@@ -10,40 +10,18 @@ module callbacks
   integer(kind=MPI_ADDRESS_KIND) :: deleted
   logical :: seen_object
 contains
-#ifdef METHOD_F08
-  subroutine difference(in, inout, length, datatype_)
-    use, intrinsic :: iso_c_binding, only: c_ptr, c_f_pointer
-    type(c_ptr), value :: in, inout
-    integer :: length
-    DATATYPE :: datatype_
-    integer, pointer :: a(:), b(:)
-    call c_f_pointer(in, a, [length])
-    call c_f_pointer(inout, b, [length])
-#else
-  subroutine difference(a, b, length, datatype_)
-    integer :: length
-    DATATYPE :: datatype_
-    integer :: a(length), b(length)
-#endif
+#define OPERATOR_NAME difference
+#define OPERAND integer
+#include "operator.inc"
     b = a - b
     seen_object = datatype_ == MPI_INTEGER
   end subroutine difference
 
-#ifdef METHOD_F08
-  subroutine larger(in, inout, length, datatype_)
-    use, intrinsic :: iso_c_binding, only: c_ptr, c_f_pointer
-    type(c_ptr), value :: in, inout
-    integer :: length
-    DATATYPE :: datatype_
-    integer, pointer :: a(:), b(:)
-    call c_f_pointer(in, a, [length])
-    call c_f_pointer(inout, b, [length])
-#else
-  subroutine larger(a, b, length, datatype_)
-    integer :: length
-    DATATYPE :: datatype_
-    integer :: a(length), b(length)
-#endif
+#undef OPERATOR_NAME
+#undef OPERAND
+#define OPERATOR_NAME larger
+#define OPERAND integer
+#include "operator.inc"
     b = max(a, b)
     seen_object = datatype_ == MPI_INTEGER
   end subroutine larger
