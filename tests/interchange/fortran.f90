@@ -1,4 +1,4 @@
-! What the Fortran library converts over another C library: special constants, handles, statuses, indices, sections,
+! What the Fortran library converts over another C library: special addresses, handles, statuses, indices, sections,
 ! operators, error handlers, attributes. Two ranks; prints the number of failed checks.
 #include "methods.h"
 #include "check.h"

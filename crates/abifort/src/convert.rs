@@ -138,7 +138,7 @@ pub fn index_from_one(index: c_int) -> c_int {
 ///
 /// # Safety
 /// `indices` is valid for reads and writes of `length` indices, if that is positive.
-pub unsafe fn raise_indices(indices: *mut c_int, length: c_int) {
+pub unsafe fn indices_from_one(indices: *mut c_int, length: c_int) {
     for index in 0..usize::try_from(length).unwrap_or(0) {
         // SAFETY: by this function's contract.
         unsafe { *indices.add(index) += 1 };
@@ -198,8 +198,8 @@ mod tests {
         let mut indices = [0, 3, 7];
         // SAFETY: address of an array that has two and more elements.
         unsafe {
-            raise_indices(indices.as_mut_ptr(), 2);
-            raise_indices(indices.as_mut_ptr(), UNDEFINED);
+            indices_from_one(indices.as_mut_ptr(), 2);
+            indices_from_one(indices.as_mut_ptr(), UNDEFINED);
         }
         assert_eq!(indices, [1, 4, 7]);
     }

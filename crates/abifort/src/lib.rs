@@ -11,17 +11,17 @@
 //!
 //! The library uses functions of the C ABI alone, so it runs over any `libmpi_abi.so.1`. `mpi_x_` calls `MPI_X` and
 //! `pmpi_x_` calls `PMPI_X`, so that a profiling tool written in C sees each call once (MPI 5.0, section 15.2.1).
-//! The entry points are generated from the tables of `fastpath-abigen`; those in `own` are written by hand.
+//! The entry points are generated from the tables of `fastpath-abigen`; those in `handwritten` are not.
 //!
 //! ARGUMENTS: an entry point may assume that a caller passes what the standard asks of it: every address is valid for
-//! the access that its argument is for, or is that of a special constant where the standard allows one.
+//! the access that its argument is for, or is a special address where the standard allows one.
 
-mod cells;
 mod convert;
 mod ffi;
+mod handwritten;
 mod library;
-mod own;
 mod refusal;
 mod section;
 mod shims;
+mod special_addresses;
 mod text;

@@ -9,7 +9,7 @@ mod datatype;
 #[cfg(test)]
 mod tests;
 
-pub use copy::{SectionCopy, refuse_section};
+pub use copy::{SectionCopy, contiguous_only};
 pub use datatype::SectionType;
 
 use core::ffi::{c_int, c_void};
@@ -57,7 +57,7 @@ pub enum BufferRefusal {
 /// # Safety
 /// `descriptor` points to a descriptor.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send from Fortran
-pub unsafe fn plain(descriptor: *const Descriptor) -> Option<*mut c_void> {
+pub unsafe fn scalar_or_vector(descriptor: *const Descriptor) -> Option<*mut c_void> {
     // SAFETY: by this function's contract. A compiler with another layout has at least version and rank in its memory,
     // and `dimensions` is read only for a rank of the right layout.
     unsafe {

@@ -11,7 +11,7 @@
 #![allow(clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks)]
 
 use crate::section::{self, Descriptor};
-use crate::{cells, convert, ffi, refusal, text};
+use crate::{convert, ffi, refusal, special_addresses, text};
 use core::ffi::{c_int, c_void};
 
 include!(concat!(env!("OUT_DIR"), "/shims.rs"));

@@ -78,7 +78,7 @@ impl Drop for SectionCopy {
 ///
 /// # Safety
 /// `descriptor` points to a descriptor.
-pub unsafe fn refuse_section(descriptor: *const Descriptor) -> Result<SectionCopy, BufferRefusal> {
+pub unsafe fn contiguous_only(descriptor: *const Descriptor) -> Result<SectionCopy, BufferRefusal> {
     // SAFETY: by this function's contract.
     let section = unsafe { Section::new(descriptor) }?;
     if !section.is_contiguous() {

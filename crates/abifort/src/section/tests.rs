@@ -69,7 +69,7 @@ fn arrays() -> impl Strategy<Value = Array> {
 
 proptest! {
     #[test]
-    fn copied__gathers_and_scatters_as_the_model(mut array in arrays()) {
+    fn section_copy__gathers_and_scatters_as_the_model(mut array in arrays()) {
         let wanted = array.elements();
         let before = array.memory.clone();
         let descriptor = array.descriptor();
@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn copied__that_is_read_only__leaves_the_memory(mut array in arrays()) {
+    fn section_copy__that_is_read_only__leaves_the_memory(mut array in arrays()) {
         let before = array.memory.clone();
         let descriptor = array.descriptor();
         // SAFETY: a descriptor of memory that outlives the copy.
@@ -170,5 +170,5 @@ fn section__that_is_not_contiguous__is_refused_by_a_call_without_datatype() {
     let mut array = Array { memory: vec![0; 64], first: 0, element_bytes: 4, shape: vec![(3, 8)] };
     let descriptor = array.descriptor();
     // SAFETY: a descriptor.
-    assert_eq!(unsafe { refuse_section(&descriptor) }.err(), Some(BufferRefusal::NoDatatype));
+    assert_eq!(unsafe { contiguous_only(&descriptor) }.err(), Some(BufferRefusal::NoDatatype));
 }

@@ -82,28 +82,29 @@ impl Shim<'_> {
             ArgumentKind::Index => {
                 // Errors of single requests leave the others completed, so their indices count too.
                 _ = writeln!(before, "    *r#outcount = 0;");
-                _ = writeln!(after, "    convert::raise_indices({x}, *r#outcount);");
+                _ = writeln!(after, "    convert::indices_from_one({x}, *r#outcount);");
                 arguments.push(x);
             }
             ArgumentKind::Handle(base) => {
                 self.convert_handle(argument, base, is_pointer, steps)?;
             }
             ArgumentKind::Status if argument.array.is_some() => {
-                arguments.push(format!("cells::statuses({x})"));
+                arguments.push(format!("special_addresses::statuses({x})"));
             }
-            ArgumentKind::Status => arguments.push(format!("cells::status({x})")),
+            ArgumentKind::Status => arguments.push(format!("special_addresses::status({x})")),
             ArgumentKind::Choice(_) if self.interface.function.section == "coll" => {
-                arguments.push(format!("cells::collective_buffer({x})"));
+                arguments.push(format!("special_addresses::collective_buffer({x})"));
             }
-            ArgumentKind::Choice(_) => arguments.push(format!("cells::buffer({x})")),
-            ArgumentKind::Location => arguments.push(format!("cells::location({x})")),
+            ArgumentKind::Choice(_) => arguments.push(format!("special_addresses::buffer({x})")),
+            ArgumentKind::Location => arguments.push(format!("special_addresses::location({x})")),
             ArgumentKind::Booleans | ArgumentKind::Base => arguments.push(x),
             ArgumentKind::Detached => {
                 _ = writeln!(before, "    let mut {local}: *mut c_void = core::ptr::null_mut();");
                 if is_f08 {
                     _ = writeln!(
                         after,
-                        "    if code_ == 0 {{ *{x}.cast() = cells::detached({local}); }}"
+                        "    if code_ == 0 {{ \
+                         *{x}.cast() = special_addresses::detached({local}); }}"
                     );
                 }
                 arguments.push(format!("(&raw mut {local}).cast()"));
@@ -129,11 +130,13 @@ impl Shim<'_> {
                 _ = writeln!(after, "    if {test} {{ {local}.store({x}, {x}_length); }}");
                 arguments.push(format!("{local}.address()"));
             }
-            ArgumentKind::Weights => arguments.push(format!("cells::weights({x})")),
-            ArgumentKind::ErrorCodes => arguments.push(format!("cells::error_codes({x})")),
+            ArgumentKind::Weights => arguments.push(format!("special_addresses::weights({x})")),
+            ArgumentKind::ErrorCodes => {
+                arguments.push(format!("special_addresses::error_codes({x})"))
+            }
             ArgumentKind::State(_) | ArgumentKind::Attribute(_) | ArgumentKind::Procedure(_) => {
                 return Err(format!(
-                    "{}: {} needs an entry point by hand: add `own` to table/fortran.txt",
+                    "{}: {} needs an entry point by hand: add `handwritten` to table/fortran.txt",
                     self.interface.function.name, argument.name
                 ));
             }
@@ -168,11 +171,12 @@ impl Shim<'_> {
                 let is_send = argument.name == "sendtypes";
                 _ = writeln!(
                     before,
-                    "    let mut {local} = crate::own::peer_types({x}, *r#comm, {is_neighbor}, \
+                    "    let mut {local} = \
+                     crate::handwritten::peer_types({x}, *r#comm, {is_neighbor}, \
                      {is_send}, r#sendbuf);"
                 );
                 if self.has(|a| a.name == "request") {
-                    _ = writeln!(after, "    crate::own::keep_types({local}, r#request_);");
+                    _ = writeln!(after, "    crate::handwritten::keep_types({local}, r#request_);");
                 }
                 arguments.push(format!("{local}.as_mut_ptr()"));
             }
@@ -212,9 +216,11 @@ impl Shim<'_> {
     fn result_length(&self, array: &Array) -> Result<String, String> {
         let length = self.length(array)?;
         match self.interface.function.name.as_str() {
-            "MPI_Cart_get" => Ok(format!("crate::own::room_for_dimensions(*r#comm, {length})")),
+            "MPI_Cart_get" => {
+                Ok(format!("crate::handwritten::room_for_dimensions(*r#comm, {length})"))
+            }
             "MPI_Type_get_contents" | "MPI_Type_get_contents_c" => {
-                Ok(format!("crate::own::room_for_types(*r#datatype, ({length}).into())"))
+                Ok(format!("crate::handwritten::room_for_types(*r#datatype, ({length}).into())"))
             }
             name => Err(format!("{name}: an array of results cannot be converted")),
         }
@@ -226,7 +232,7 @@ impl Shim<'_> {
             return Ok(format!("*{}", ident(argument)));
         }
         match self.interface.function.name.as_str() {
-            "MPI_Cart_sub" => Ok("crate::own::cartesian_dimensions(*r#comm)".into()),
+            "MPI_Cart_sub" => Ok("crate::handwritten::cartesian_dimensions(*r#comm)".into()),
             name => {
                 Err(format!("{name}: an array of length `{}` cannot be converted", array.extent))
             }

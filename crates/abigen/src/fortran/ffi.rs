@@ -43,7 +43,7 @@ fn emit_functions(table: &Table, all: &[Interface], out: &mut String) {
         }
     }
     out.push_str("}\n");
-    for Interface { function, .. } in all.iter().filter(|i| i.is_own) {
+    for Interface { function, .. } in all.iter().filter(|i| i.is_handwritten) {
         let types: Vec<String> =
             c_params(table, function).into_iter().map(|(_, ctype)| ctype).collect();
         _ = writeln!(

@@ -2,7 +2,7 @@
 
 use super::callbacks::PREDEFINED;
 use super::constants::{ConstantKind, STATUS_CONSTANTS, constants};
-use super::types::{CELL, SPECIAL_ADDRESSES, SpecialAddress, SpecialKind};
+use super::types::{SPECIAL_ADDRESS_BYTES, SPECIAL_ADDRESSES, SpecialAddress, SpecialKind};
 use crate::model::{CTypeKind, Table};
 use crate::removed::COMBINERS;
 use std::fmt::Write;
@@ -88,7 +88,7 @@ fn push_parameter(out: &mut String, kind: &str, name: &str, value: i64) {
     _ = write!(out, "      {kind} {name}\n      PARAMETER ({name}={value})\n");
 }
 
-/// Appends a COMMON block as large as the library's cell: linkers warn about different sizes.
+/// Appends a COMMON block as large as the library's variable: linkers warn about different sizes.
 fn push_common(out: &mut String, address: &SpecialAddress) {
     let SpecialAddress { name, kind, extent, .. } = address;
     let block = address.symbol.to_uppercase();
@@ -99,7 +99,7 @@ fn push_common(out: &mut String, address: &SpecialAddress) {
         SpecialKind::Status => ("INTEGER", 4, format!("MPI_STATUS_SIZE,{extent}"), 8),
     };
     let shape = if extent.is_empty() { extent } else { format!("({extent})") };
-    let filler = CELL / element - len;
+    let filler = SPECIAL_ADDRESS_BYTES / element - len;
     _ = write!(
         out,
         "      {kind} {name}{shape}
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn common_blocks__have_the_cells_size() {
+    fn common_blocks__have_the_librarys_size() {
         let text = text();
         let size = |declaration: &str| -> usize {
             let (kind, rest) = declaration.trim().split_once(' ').unwrap();
@@ -151,7 +151,7 @@ mod tests {
                 })
                 .map(size)
                 .sum();
-            assert_eq!(sum, CELL, "{name}");
+            assert_eq!(sum, SPECIAL_ADDRESS_BYTES, "{name}");
             assert_eq!(text.matches(&format!("COMMON /{block}/")).count(), 2);
         }
     }

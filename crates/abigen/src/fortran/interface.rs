@@ -18,7 +18,7 @@ pub struct Interface {
     /// Whether `mpi_f08` has no generic name for this form, because the small form has the same kinds.
     pub is_single: bool,
     /// Whether the entry point is written by hand.
-    pub is_own: bool,
+    pub is_handwritten: bool,
 }
 
 /// An argument.
@@ -158,7 +158,7 @@ pub fn interfaces(table: &Table) -> Result<Vec<Interface>, ParseError> {
             is_large: function.name != small,
             is_named: function.name != small && rules.has(small, "named"),
             is_single: function.name != small && rules.has(small, "single"),
-            is_own: rules.has(small, "own"),
+            is_handwritten: rules.has(small, "handwritten"),
             function: function.clone(),
         });
     }

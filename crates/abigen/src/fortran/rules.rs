@@ -32,7 +32,7 @@ const PARAMETER_WORDS: [&str; 23] = [
     "length=",
     "name=",
 ];
-const FUNCTION_WORDS: [&str; 4] = ["none", "own", "named", "single"];
+const FUNCTION_WORDS: [&str; 4] = ["none", "handwritten", "named", "single"];
 
 /// All lines of the file.
 pub struct Rules {
@@ -166,7 +166,7 @@ mod tests {
             "MPI_Send",
             "MPI_Send buf",
             "MPI_Send buf logica",
-            "MPI_Sent own",
+            "MPI_Sent handwritten",
             "MPI_Send indx index",
         ] {
             assert!(Rules::parse(line, &table).is_err(), "{line}");

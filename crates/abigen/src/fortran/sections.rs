@@ -18,7 +18,7 @@ impl Shim<'_> {
                 ArgumentKind::Location => {
                     _ = writeln!(out, "    let {x}_ = section::address({x});");
                 }
-                _ => _ = writeln!(out, "    let {x}_ = section::plain({x});"),
+                _ => _ = writeln!(out, "    let {x}_ = section::scalar_or_vector({x});"),
             }
         }
         let choices: Vec<&&Argument> =
@@ -92,7 +92,7 @@ impl Shim<'_> {
                 };
                 format!("section::SectionType::new({x}, {count}, *r#{})", pair.datatype)
             }
-            (_, true) => "section::refuse_section".to_string() + &format!("({x})"),
+            (_, true) => "section::contiguous_only".to_string() + &format!("({x})"),
         };
         _ = writeln!(
             out,

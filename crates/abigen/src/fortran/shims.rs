@@ -11,8 +11,8 @@ use std::fmt::Write;
 /// Version script that exports every name of the library.
 pub const VERSION_SCRIPT: &str = "{ global: mpi_*; pmpi_*; MPI_*; PMPI_*; mpifp_*; };\n";
 
-/// Generates the module of all entry points. It uses these modules of `fastpath-abifort`: `cells`, `convert`, `ffi`,
-/// `library`, `own`, `refusal`, `section`, `text`.
+/// Generates the module of all entry points. It uses these modules of `fastpath-abifort`: `convert`, `ffi`,
+/// `library`, `handwritten`, `refusal`, `section`, `text`.
 ///
 /// # Errors
 /// An invalid line of `table/fortran.txt`, or an argument for which no conversion is known.
@@ -123,10 +123,10 @@ impl Shim<'_> {
         let params = self.params(false);
         self.open(symbol, &params, out);
         let call = format!("ffi::{}{}", self.prefix, function.name);
-        if self.interface.is_own {
+        if self.interface.is_handwritten {
             let args: Vec<&str> = params.iter().map(|(name, _)| name.as_str()).collect();
-            let own = function.name.trim_start_matches("MPI_").to_lowercase();
-            _ = writeln!(out, "    crate::own::{own}({call}, {})\n}} }}", args.join(", "));
+            let body = function.name.trim_start_matches("MPI_").to_lowercase();
+            _ = writeln!(out, "    crate::handwritten::{body}({call}, {})\n}} }}", args.join(", "));
             return Ok(());
         }
         let mut steps = Steps::default();
@@ -170,7 +170,7 @@ impl Shim<'_> {
             .arguments
             .iter()
             .filter(|a| matches!(a.kind, ArgumentKind::Choice(_)))
-            .map(|a| format!(" || cells::is_bottom({})", ident(a)))
+            .map(|a| format!(" || special_addresses::is_bottom({})", ident(a)))
             .collect();
         _ = writeln!(
             out,
@@ -197,7 +197,7 @@ impl Shim<'_> {
         }
         for argument in &self.interface.arguments {
             let x = ident(argument);
-            text = text.replace(&format!("cells::buffer({x})"), &x);
+            text = text.replace(&format!("special_addresses::buffer({x})"), &x);
         }
         text
     }

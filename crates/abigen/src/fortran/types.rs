@@ -41,8 +41,8 @@ pub(super) enum SpecialKind {
     Status,
 }
 
-/// Size of each cell in the library, in bytes.
-pub(super) const CELL: usize = 64;
+/// Bytes of each variable with a special address in the library.
+pub(super) const SPECIAL_ADDRESS_BYTES: usize = 64;
 
 const fn special(
     name: &'static str, symbol: &'static str, kind: SpecialKind, extent: &'static str,

@@ -1,30 +1,30 @@
-//! The special constants: variables that are recognised by their address (MPI 5.0, section 19.3.9).
+//! Special addresses: variables such as MPI_BOTTOM, which are recognised by their address (MPI 5.0, section 2.5.4).
 //!
 //! `mpif.h` declares each as a COMMON block of the same name. Every object file of a program then has a copy of the
-//! block, and the linker joins all of them with the variable here only if sizes are equal; see `CELL_BYTES`.
+//! block, and the linker joins all of them with the variable here only if sizes are equal; see [`BYTES`].
 #![allow(unsafe_code, non_upper_case_globals)]
 
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 
 /// Bytes of a variable, and its alignment: those of the COMMON block in `mpif.h`.
-pub const CELL_BYTES: usize = 64;
+pub const BYTES: usize = 64;
 
-/// A special constant. Its contents have no meaning.
+/// A variable with a special address. Its contents have no meaning.
 #[repr(C, align(64))]
-pub struct SpecialConstant([u8; CELL_BYTES]);
+pub struct SpecialAddress([u8; BYTES]);
 
-macro_rules! cells {
+macro_rules! special_addresses {
     ($($name:ident)*) => {
         $(
             // SAFETY: the name starts with the prefix of this library's variables.
             #[unsafe(no_mangle)]
-            static mut $name: SpecialConstant = SpecialConstant([0; CELL_BYTES]);
+            static mut $name: SpecialAddress = SpecialAddress([0; BYTES]);
         )*
     };
 }
 
-cells! {
+special_addresses! {
     mpifp_bottom_ mpifp_in_place_ mpifp_buffer_automatic_
     mpifp_status_ignore_ mpifp_statuses_ignore_
     mpifp_f08_status_ignore_ mpifp_f08_statuses_ignore_
@@ -32,38 +32,38 @@ cells! {
     mpifp_unweighted_ mpifp_weights_empty_
 }
 
-/// A pointer to a special constant, for C programs.
+/// A pointer to a special address, for C programs.
 #[repr(transparent)]
-pub struct ConstantPointer(*const SpecialConstant);
+pub struct AddressPointer(*const SpecialAddress);
 
 // SAFETY: the pointer is never changed, and nothing is read or written through it.
-unsafe impl Sync for ConstantPointer {}
+unsafe impl Sync for AddressPointer {}
 
-macro_rules! cell_pointers {
-    ($($name:ident = $cell:ident;)*) => {
+macro_rules! address_pointers {
+    ($($name:ident = $address:ident;)*) => {
         $(
             // SAFETY: the standard defines the name (MPI 5.0, section 19.3.5).
             #[unsafe(no_mangle)]
-            static $name: ConstantPointer = ConstantPointer(&raw const $cell);
+            static $name: AddressPointer = AddressPointer(&raw const $address);
         )*
     };
 }
 
-cell_pointers! {
+address_pointers! {
     MPI_F_STATUS_IGNORE = mpifp_status_ignore_;
     MPI_F_STATUSES_IGNORE = mpifp_statuses_ignore_;
     MPI_F08_STATUS_IGNORE = mpifp_f08_status_ignore_;
     MPI_F08_STATUSES_IGNORE = mpifp_f08_statuses_ignore_;
 }
 
-/// Values of the constants in C.
+/// Values in C.
 const IN_PLACE: usize = 1;
 const BUFFER_AUTOMATIC: usize = 2;
 const UNWEIGHTED: usize = 10;
 const WEIGHTS_EMPTY: usize = 11;
 
-fn is<T>(address: *const T, cell: *const SpecialConstant) -> bool {
-    address.addr() == cell.addr()
+fn is<T>(address: *const T, special: *const SpecialAddress) -> bool {
+    address.addr() == special.addr()
 }
 
 /// Buffer for C: MPI_BOTTOM, or the address.

@@ -2,11 +2,11 @@
 //! modules do not declare them (MPI 5.0, section 17.1).
 #![allow(unsafe_code, non_snake_case)]
 
-use crate::cells;
 use crate::convert::{
     Handles, comm_from, datatype_from, datatype_to, errhandler_from, errhandler_to, store_error,
 };
 use crate::ffi;
+use crate::special_addresses;
 use core::ffi::{c_int, c_void};
 
 /// Class of an error for a size that no INTEGER can hold.
@@ -64,7 +64,7 @@ removed! {
      pmpi_address_ pmpi_address pmpi_address__ PMPI_ADDRESS]
     (location: *mut c_void, address: *mut c_int, ierror: *mut c_int) {
         let mut found = 0;
-        let code = ffi::PMPI_Get_address(cells::buffer(location), &mut found);
+        let code = ffi::PMPI_Get_address(special_addresses::buffer(location), &mut found);
         // The lower half: differences of addresses are right up to 2 GiB.
         if code == 0 {
             *address = found as c_int;

@@ -1,9 +1,9 @@
 //! Lengths of arrays that no argument gives.
 #![allow(unsafe_code)]
 
-use crate::cells;
 use crate::convert::{comm_from, datatype_from};
 use crate::ffi;
+use crate::special_addresses;
 use core::ffi::{c_int, c_void};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -63,7 +63,7 @@ const DIST_GRAPH: c_int = 213;
 pub unsafe fn peer_types(
     types: *mut c_int, comm: c_int, is_neighbor: bool, is_send: bool, sendbuf: *mut c_void,
 ) -> Vec<usize> {
-    if is_send && cells::is_in_place(sendbuf) {
+    if is_send && special_addresses::is_in_place(sendbuf) {
         return vec![0];
     }
     let peers = peers(comm_from(comm), is_neighbor, is_send);

@@ -1,10 +1,10 @@
 //! Spawning: arrays of strings, which are significant at the root only.
 #![allow(unsafe_code)]
 
-use crate::cells;
 use crate::convert::{Handles, comm_from, comm_to, info_from, store_error};
 use crate::ffi;
 use crate::library::INFO_NULL;
+use crate::special_addresses;
 use crate::text;
 use core::ffi::c_int;
 
@@ -53,11 +53,11 @@ pub unsafe fn comm_spawn(
     let mut made = 0;
     // SAFETY: ARGUMENTS. Arguments for the root are read at the root only.
     unsafe {
-        let codes = cells::error_codes(codes);
+        let codes = special_addresses::error_codes(codes);
         let (world, at) = (comm_from(*comm), *root);
         let code = if is_root(*comm, at) {
             let mut command = text::to_c(command, command_length, true);
-            let mut arguments = match cells::is_argv_null(argv) {
+            let mut arguments = match special_addresses::is_argv_null(argv) {
                 true => Strings::new(Vec::new()),
                 false => Strings::arguments(
                     argv,
@@ -90,7 +90,7 @@ pub unsafe fn comm_spawn_multiple(
     let mut made = 0;
     // SAFETY: ARGUMENTS. Arguments for the root are read at the root only.
     unsafe {
-        let codes = cells::error_codes(codes);
+        let codes = special_addresses::error_codes(codes);
         let (world, at) = (comm_from(*comm), *root);
         let code = if is_root(*comm, at) {
             let programs = usize::try_from(*count).unwrap_or(0);
@@ -100,7 +100,7 @@ pub unsafe fn comm_spawn_multiple(
                 |i: usize| text::to_c(commands.add(i * command_length), command_length, true);
             let mut commands = Strings::new((0..programs).map(read).collect());
             // The arguments are in column order: those of one command are `count` strings apart.
-            let mut lists: Vec<Strings> = match cells::is_argv_null(argvs) {
+            let mut lists: Vec<Strings> = match special_addresses::is_argv_null(argvs) {
                 true => Vec::new(),
                 false => (0..programs)
                     .map(|i| Strings::arguments(argvs.add(i * length), length, programs * length))
