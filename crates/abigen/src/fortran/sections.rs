@@ -13,54 +13,49 @@ impl Shim<'_> {
         let buffers: Vec<&Argument> =
             self.interface.arguments.iter().filter(|a| is_buffer(a)).collect();
         for argument in &buffers {
-            let x = ident(argument);
-            match argument.kind {
-                ArgumentKind::Location => {
-                    _ = writeln!(out, "    let {x}_ = section::address({x});");
-                }
-                _ => _ = writeln!(out, "    let {x}_ = section::scalar_or_vector({x});"),
-            }
+            let (x, read) = (
+                ident(argument),
+                match argument.kind {
+                    ArgumentKind::Location => "address",
+                    _ => "scalar_or_vector",
+                },
+            );
+            _ = writeln!(out, "    let {x}_ = section::{read}({x});");
         }
         let choices: Vec<&&Argument> =
             buffers.iter().filter(|a| a.kind != ArgumentKind::Location).collect();
-        // A plain buffer needs only its address: the compiler makes a jump of this call.
         let pattern: Vec<String> = choices.iter().map(|a| format!("Some({}_)", ident(a))).collect();
         let value: Vec<String> = choices.iter().map(|a| format!("{}_", ident(a))).collect();
-        let plain = self.pass(|_| None);
+        let addresses = self.pass(|_| None);
         if choices.is_empty() {
-            _ = writeln!(out, "    {body}({plain})\n}} }}");
+            _ = writeln!(out, "    {body}({addresses})\n}} }}");
             return;
         }
-        _ = writeln!(
-            out,
-            "    if let ({},) = ({},) {{ return {body}({plain}); }}",
+        let if_contiguous = format!(
+            "    if let ({},) = ({},) {{ return {body}({addresses}); }}",
             pattern.join(", "),
             value.join(", ")
         );
         let names: Vec<&str> = params.iter().map(|(name, _)| name.as_str()).collect();
-        _ = writeln!(out, "    sections({})\n}} }}", names.join(", "));
-        // The way of other sections is a function of its own, so that the first has no frame.
-        let at = out.rfind("    sections(").unwrap_or(out.len());
-        out.replace_range(at..at + 13, &format!("    {symbol}sections("));
+        // Other sections are handled in a second function, so the entry point needs no frame for them.
         _ = writeln!(
             out,
-            "#[cold]\n#[inline(never)]\nunsafe fn {symbol}sections({}) {{ unsafe {{",
+            "{if_contiguous}\n    {symbol}sections({})\n}} }}\n#[cold]\n#[inline(never)]\n\
+             unsafe fn {symbol}sections({}) {{ unsafe {{",
+            names.join(", "),
             declare(&params)
         );
-        for argument in buffers.iter().filter(|a| a.kind == ArgumentKind::Location) {
-            let x = ident(argument);
-            _ = writeln!(out, "    let {x}_ = section::address({x});");
+        for argument in &buffers {
+            let (x, read) = (
+                ident(argument),
+                match argument.kind {
+                    ArgumentKind::Location => "address",
+                    _ => "contiguous",
+                },
+            );
+            _ = writeln!(out, "    let {x}_ = section::{read}({x});");
         }
-        for argument in &choices {
-            let x = ident(argument);
-            _ = writeln!(out, "    let {x}_ = section::contiguous({x});");
-        }
-        _ = writeln!(
-            out,
-            "    if let ({},) = ({},) {{ return {body}({plain}); }}",
-            pattern.join(", "),
-            value.join(", ")
-        );
+        _ = writeln!(out, "{if_contiguous}");
         for argument in &choices {
             self.emit_section(argument, out);
         }
