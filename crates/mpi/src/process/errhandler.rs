@@ -259,13 +259,17 @@ fn call_function(function: Function, object: usize, code: i32) -> i32 {
 /// Calls the handler of `scope` with `code`, for `MPI_Comm_call_errhandler` and similar calls. Ignores `MPI_SUCCESS`.
 pub fn call_errhandler(p: &Process, scope: Scope, name: &'static str, code: i32) {
     if code != MPI_SUCCESS {
-        let text = p.codes.text(code);
-        // A code that was added at run time has its own text, to which the remedy of its class need not fit.
-        let error = match p.codes.is_added(code) && !text.is_empty() {
-            true => Error::new(code, text).with_advice(Some("")),
-            false => Error::new(code, format!("the program raised this error itself: {text}")),
-        };
-        dispatch(p, scope, name, error);
+        dispatch(p, scope, name, raised_error(p, code));
+    }
+}
+
+/// Error for a code that the program, or a library in it, passes to an error handler.
+fn raised_error(p: &Process, code: i32) -> Error {
+    let text = p.codes.text(code);
+    // A code that was added at run time has its own text, to which the remedy of its class need not fit.
+    match p.codes.is_added(code) && !text.is_empty() {
+        true => Error::new(code, text).with_advice(Some("")),
+        false => Error::new(code, format!("the program raised this error itself: {text}")),
     }
 }
 

@@ -176,3 +176,15 @@ fn report__says_all_that_is_known() {
     let text = report::describe(&p, "MPI_Comm_call_errhandler", &Error::new(class, ""), None);
     assert!(text.contains(&format!("code {class}, added by the program")));
 }
+
+#[test]
+fn report__of_an_added_code_has_its_text_and_no_remedy_of_the_class() {
+    let (p, comm) = process();
+    let code = p.codes.add_code(MPI_ERR_BUFFER).unwrap();
+    let report = || report::describe(&p, "MPI_Isend", &raised_error(&p, code), Some(&comm));
+    assert!(report().contains("the program raised this error itself"), "{}", report());
+    assert!(report().contains("to do:"), "{}", report());
+    p.codes.set_text(code, "MPI_Isend: buf is a section: pass a contiguous array").unwrap();
+    assert!(report().contains("pass a contiguous array"), "{}", report());
+    assert!(!report().contains("raised") && !report().contains("to do:"), "{}", report());
+}
