@@ -31,6 +31,7 @@
 mod asked;
 pub(crate) mod hosts;
 mod kept;
+pub(crate) mod line_plan;
 pub(crate) mod nodes;
 pub(crate) mod tree;
 
@@ -197,6 +198,9 @@ const SHARED_ELEMENT: u64 = 1 << 10;
 /// Minimum total bytes of an allgather through shared buffers, for few ranks and for more.
 const SHARED_ALLGATHER: u64 = 32 << 10;
 const SHARED_ALLGATHER_MORE: u64 = 8 << 10;
+/// Maximum bytes of a broadcast and of an allreduce through shared lines.
+const LINE_BCAST: u64 = line_plan::CALL_BYTES as u64;
+const LINE_ALLREDUCE: u64 = 1 << 10;
 /// Maximum total bytes of a reduce-scatter in which every rank reduces everything.
 const REDUCE_SCATTER_SHORT: u64 = 8 << 10;
 
@@ -204,21 +208,24 @@ const REDUCE_SCATTER_SHORT: u64 = 8 << 10;
 pub(crate) enum Barrier {
     Flat,
     Dissemination,
+    Lines,
     Nodes,
 }
 
 #[inline]
-pub(crate) fn barrier(ranks: u32, room: JobProcessors<'_>) -> Barrier {
+pub(crate) fn barrier(ranks: u32, room: JobProcessors<'_>, may_line: bool) -> Barrier {
     let usual = match room {
         JobProcessors::Hosts(on) => {
             on.choose(&BARRIER, 0, 0, |spread| hosts::barrier(spread, &NetworkCosts::TCP))
         }
         JobProcessors::Shared | JobProcessors::Tight if ranks > 2 => Barrier::Flat,
+        JobProcessors::Own if ranks > 2 && may_line => Barrier::Lines,
         _ => Barrier::Dissemination,
     };
     let may = |how| match how {
         Barrier::Flat => ranks > 2,
         Barrier::Dissemination => true,
+        Barrier::Lines => ranks > 2 && may_line,
         Barrier::Nodes => room.has_levels(),
     };
     settle(&BARRIER, usual, || 0, ranks, may)
@@ -229,21 +236,29 @@ pub(crate) enum Bcast {
     Flat,
     Binomial,
     ScatterAllgather,
+    Lines,
     Nodes,
 }
 
 #[inline]
-pub(crate) fn bcast(bytes: u64, ranks: u32, room: JobProcessors<'_>) -> Bcast {
+pub(crate) fn bcast(bytes: u64, ranks: u32, room: JobProcessors<'_>, may_line: bool) -> Bcast {
+    let may_line = may_line && bytes <= LINE_BCAST;
     let usual = if ranks == 2 || room.is_flat(bytes, u64::MAX) {
         Bcast::Flat
     } else if let JobProcessors::Hosts(on) = room {
         on.choose(&BCAST, bytes, 0, |s| hosts::bcast(s, &NetworkCosts::TCP, bytes))
+    } else if may_line && room == JobProcessors::Own {
+        Bcast::Lines
     } else if bytes >= BCAST_LONG && room == JobProcessors::Own {
         Bcast::ScatterAllgather
     } else {
         Bcast::Binomial
     };
-    let may = |how| how != Bcast::Nodes || room.has_levels();
+    let may = |how| match how {
+        Bcast::Lines => may_line,
+        Bcast::Nodes => room.has_levels(),
+        _ => true,
+    };
     settle(&BCAST, usual, || bytes, ranks, may)
 }
 
@@ -468,13 +483,15 @@ pub(crate) enum Allreduce {
     HalvingDoubling,
     Ring,
     Shared,
+    Lines,
     Nodes,
 }
 
 #[inline]
 pub(crate) fn allreduce(
-    size: Size, ranks: u32, (room, may_share): (JobProcessors<'_>, bool),
+    size: Size, ranks: u32, (room, may_share): (JobProcessors<'_>, bool), may_line: bool,
 ) -> Allreduce {
+    let may_line = may_line && ranks > 2 && size.is_contiguous && size.bytes <= LINE_ALLREDUCE;
     let goes_round = size.order != ReductionOrder::Tree && size.goes_round(ranks);
     let may_share = may_share && size.has_short_elements() && !goes_round;
     let usual = if ranks <= 2 {
@@ -494,6 +511,8 @@ pub(crate) fn allreduce(
         on.choose(&ALLREDUCE, size.bytes, size.facts(ranks), |s| {
             hosts::allreduce(s, &NetworkCosts::TCP, size, ranks)
         })
+    } else if may_line && room == JobProcessors::Own {
+        Allreduce::Lines
     } else if size.bytes < ALLREDUCE_LONG || !size.can_share(ranks) {
         Allreduce::Doubling
     } else if goes_round {
@@ -510,6 +529,7 @@ pub(crate) fn allreduce(
         Allreduce::HalvingDoubling => size.can_share(ranks),
         Allreduce::Ring => size.can_share(ranks) && size.order != ReductionOrder::Tree,
         Allreduce::Shared => may_share,
+        Allreduce::Lines => may_line,
         Allreduce::Nodes => room.may_combine(size),
         Allreduce::Flat => true,
     };

@@ -6,7 +6,7 @@ pub mod inter;
 pub(crate) mod meeting;
 pub mod topology;
 
-use crate::coll::shared::mapped;
+use crate::coll::mapping;
 use crate::coll::{self, words};
 use crate::common::consts::*;
 use crate::common::error::{Error, NOT_TO_BE_FREED, Result};
@@ -85,7 +85,7 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
         return Err(Error::new(MPI_ERR_COMM, text).with_advice(Some(NOT_TO_BE_FREED)));
     }
     attribute::delete_attributes(p, comm.holder())?;
-    mapped::give_back(p, &comm)?;
+    mapping::give_back(p, &comm)?;
     p.hot_comm_clear(handle);
     if p.parent.get() == handle {
         p.parent.set(MPI_COMM_NULL);

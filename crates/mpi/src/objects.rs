@@ -12,4 +12,5 @@ pub mod info;
 pub mod op;
 pub mod operation;
 pub(crate) mod shared_buffers;
+pub(crate) mod shared_lines;
 pub mod topology;

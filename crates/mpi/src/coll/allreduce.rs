@@ -9,7 +9,7 @@ use super::local::{RankValue, Reduction};
 use super::ring::{self, Deal, deal_evenly};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{allgather, bcast, choose, halving, inter, nodes, reduce, shared};
+use super::{allgather, bcast, choose, halving, inter, lines, nodes, reduce, shared};
 use crate::common::error::Result;
 
 /// Arguments of `MPI_Allreduce`.
@@ -31,7 +31,8 @@ impl Collective for Allreduce {
         if result.bytes() == 0 {
             return Ok(());
         }
-        let how = choose::allreduce(red.size(result.count, f.room()), f.size(), place(f));
+        let size = red.size(result.count, f.room());
+        let how = choose::allreduce(size, f.size(), place(f), f.may_line());
         // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, red, operand, result).await })
     }
@@ -112,7 +113,16 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
             choose::Allreduce::Shared if let Some(buffers) = f.shared()? => {
                 f.apart(shared::allreduce(f, buffers, red, operand, result)).await
             }
-            choose::Allreduce::Doubling | choose::Allreduce::Shared | choose::Allreduce::Nodes => {
+            choose::Allreduce::Lines
+                if let Some(lines) = f.lines()?
+                    && lines::fits_allreduce(&lines, red, result.bytes()) =>
+            {
+                f.apart(lines::allreduce(f, &lines, red, operand, result)).await
+            }
+            choose::Allreduce::Doubling
+            | choose::Allreduce::Shared
+            | choose::Allreduce::Lines
+            | choose::Allreduce::Nodes => {
                 let piece = choose::ALLREDUCE_PIECE / red.layout.size();
                 f.apart(in_pieces(f, red, operand, result, piece.max(1))).await
             }

@@ -5,7 +5,7 @@ use super::agreement::{self, Arguments, compare};
 use super::arguments::Collective;
 use super::choose::JobProcessors;
 use super::fabric::{CallFabric, Fabric};
-use super::{choose, inter, nodes};
+use super::{choose, inter, lines, nodes};
 use crate::common::error::Result;
 use fastpath_protocol::buffer::Buffer;
 
@@ -34,13 +34,13 @@ pub(super) async fn run<F: Fabric>(f: &F) -> Result {
     match f.size() {
         1 => Ok(()),
         2 => {
-            choose::barrier(2, JobProcessors::Own);
+            choose::barrier(2, JobProcessors::Own, false);
             // SAFETY: messages without bytes touch no memory.
             unsafe {
                 f.exchange(1 - f.rank(), Buffer::empty(), 1 - f.rank(), Buffer::empty()).await
             }
         }
-        ranks => run_many(f, choose::barrier(ranks, f.room())).await,
+        ranks => run_many(f, choose::barrier(ranks, f.room(), f.may_line())).await,
     }
 }
 
@@ -54,7 +54,10 @@ pub(super) async fn run_many<F: Fabric>(f: &F, how: choose::Barrier) -> Result {
 pub(super) async fn run_as<F: Fabric>(f: &F, how: choose::Barrier) -> Result {
     match how {
         choose::Barrier::Flat => flat(f).await,
-        choose::Barrier::Dissemination | choose::Barrier::Nodes => dissemination(f).await,
+        choose::Barrier::Lines if let Some(lines) = f.lines()? => lines::barrier(&lines).await,
+        choose::Barrier::Dissemination | choose::Barrier::Lines | choose::Barrier::Nodes => {
+            dissemination(f).await
+        }
     }
 }
 

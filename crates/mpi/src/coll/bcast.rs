@@ -6,7 +6,7 @@ use super::arguments::{Collective, SignificantBuffer};
 use super::fabric::{CallFabric, Fabric, send_to_all, trade};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{choose, inter, nodes, tree};
+use super::{choose, inter, lines, nodes, tree};
 use crate::common::error::Result;
 use std::ops::Range;
 
@@ -40,7 +40,7 @@ pub(super) async unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) ->
     if f.size() == 1 || data.bytes() == 0 {
         return Ok(());
     }
-    let how = choose::bcast(data.bytes(), f.size(), f.room());
+    let how = choose::bcast(data.bytes(), f.size(), f.room(), f.may_line());
     // SAFETY: VECTORS.
     unsafe { run_by(f, how, data, root).await }
 }
@@ -68,7 +68,12 @@ pub(super) async unsafe fn run_as<F: Fabric>(
     unsafe {
         match how {
             choose::Bcast::Flat => flat(f, data, root).await,
-            choose::Bcast::Binomial | choose::Bcast::Nodes => binomial(f, data, root).await,
+            choose::Bcast::Lines if let Some(lines) = f.lines()? => {
+                f.apart(lines::bcast(&lines, data, root)).await
+            }
+            choose::Bcast::Binomial | choose::Bcast::Lines | choose::Bcast::Nodes => {
+                binomial(f, data, root).await
+            }
             choose::Bcast::ScatterAllgather => f.apart(scatter_allgather(f, data, root)).await,
         }
     }

@@ -4,6 +4,7 @@
 
 use super::choose::JobProcessors;
 use super::choose::NodeMap;
+use super::lines::{self, Lines, NoLines};
 use super::nodes::room_of;
 use super::scratch::{NearMemory, OnStack};
 use super::shared::{SharedBuffers, mapped};
@@ -45,6 +46,18 @@ pub trait Fabric {
     /// Returns the shared buffers of the members, if any. All members make this call in the same collective call.
     fn shared(&self) -> Result<Option<&SharedBuffers>> {
         Ok(None)
+    }
+
+    /// Returns whether [`Fabric::lines`] may begin a call. The value is equal on all members.
+    #[inline]
+    fn may_line(&self) -> bool {
+        false
+    }
+
+    /// Begins a call through the shared lines of the members, if there are any. All members make this call in the same
+    /// collective call.
+    fn lines(&self) -> Result<Option<impl Lines>> {
+        Ok(None::<NoLines>)
     }
 
     /// Sends. The future is ready when the buffer may be reused, possibly only after the receive is posted.
@@ -177,6 +190,16 @@ impl Fabric for Channel<'_> {
 
     fn shared(&self) -> Result<Option<&SharedBuffers>> {
         mapped::buffers(self)
+    }
+
+    #[inline]
+    fn may_line(&self) -> bool {
+        lines::mapped::may_be_there(self)
+    }
+
+    #[inline]
+    fn lines(&self) -> Result<Option<impl Lines>> {
+        lines::mapped::begin(self)
     }
 
     #[inline]

@@ -48,6 +48,12 @@ impl<'a> Reduction<'a> {
         }
     }
 
+    /// Returns whether operands may be combined in any order.
+    #[inline]
+    pub(super) fn has_free_order(&self) -> bool {
+        self.reducer.commutes() && self.order_slow() == ReductionOrder::Free
+    }
+
     #[cold]
     #[inline(never)]
     fn order_slow(&self) -> ReductionOrder {

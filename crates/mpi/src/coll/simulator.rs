@@ -10,10 +10,15 @@ pub(super) mod clock;
 use super::choose::JobProcessors;
 use super::choose::NodeMap;
 use super::fabric::Fabric;
+use super::lines::Lines;
+use super::lines::member::{LineCall, LineWait};
 use super::scratch::OnStack;
 use super::shared::SharedBuffers;
+use crate::coll_choice::line_plan::{CachePlace, LineCosts, LinePlan};
 use crate::common::error::Result;
+use crate::objects::shared_lines::{self, SharedLines};
 use fastpath_protocol::buffer::Buffer;
+use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -55,6 +60,7 @@ pub(crate) struct SimRank<'w> {
     rank: u32,
     nodes: Option<NodeMap>,
     shared: SharedBuffers,
+    lines: Option<SharedLines>,
 }
 
 /// Bytes of a shared buffer: one and a half elements of the reductions in the tests.
@@ -82,17 +88,27 @@ pub(crate) fn run_on<R: Send>(
     let mut memory = vec![[0u64; 2 * SHARED_BYTES / 8]; ranks as usize];
     let firsts = memory.iter_mut().map(|m| m.as_mut_ptr().expose_provenance());
     let firsts: Vec<usize> = firsts.collect();
+    let mut line_memory = vec![LineMemory([0; shared_lines::BYTES]); ranks as usize];
+    let line_firsts = line_memory.iter_mut().map(|m| m.0.as_mut_ptr().expose_provenance());
+    let line_firsts: Vec<usize> = line_firsts.collect();
+    let places: Vec<CachePlace> =
+        (0..ranks).map(|rank| CachePlace { socket: rank / 6, l3: rank / 3 }).collect();
     let results = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..ranks)
             .map(|rank| {
                 let (world, body, firsts) = (&world, &body, &firsts);
+                let (line_firsts, places) = (&line_firsts, &places);
                 scope.spawn(move || {
-                    let firsts = firsts.iter().map(|&at| with_exposed_provenance_mut(at));
+                    let pointers = |to: &[usize]| -> Box<[*mut u8]> {
+                        to.iter().map(|&at| with_exposed_provenance_mut(at)).collect()
+                    };
+                    let plan = LinePlan::new(rank, places, &LineCosts::USUAL);
                     body(&SimRank {
                         world,
                         rank,
                         nodes: NodeMap::new(hosts, JobProcessors::Own),
-                        shared: SharedBuffers::new(firsts.collect(), SHARED_BYTES),
+                        shared: SharedBuffers::new(pointers(firsts), SHARED_BYTES),
+                        lines: plan.map(|plan| SharedLines::new(pointers(line_firsts), plan)),
                     })
                 })
             })
@@ -217,6 +233,29 @@ unsafe fn unpack(buffer: &Buffer, bytes: &[u8]) {
     }
 }
 
+/// Memory of a member for shared lines.
+#[derive(Clone)]
+#[repr(align(64))]
+struct LineMemory([u8; shared_lines::BYTES]);
+
+impl LineWait for &SimRank<'_> {
+    fn wait(&self, _: &[u32], _: &Cell<u64>, poll: &mut dyn FnMut() -> bool) -> Result {
+        while !poll() {
+            let failure = self.world.lock().failure.clone();
+            assert_eq!(failure, None);
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    fn wake(&self, _: u32) {}
+
+    fn defer_length(&self, from: u32, expected: usize, found: usize) {
+        let why = format!("{found} bytes from rank {from}, {expected} asked for");
+        self.world.fail(&mut self.world.lock(), why);
+    }
+}
+
 impl Drop for SimRank<'_> {
     fn drop(&mut self) {
         let mut state = self.world.lock();
@@ -257,6 +296,14 @@ impl Fabric for SimRank<'_> {
 
     fn shared(&self) -> Result<Option<&SharedBuffers>> {
         Ok(Some(&self.shared))
+    }
+
+    fn may_line(&self) -> bool {
+        true
+    }
+
+    fn lines(&self) -> Result<Option<impl Lines>> {
+        Ok(self.lines.as_ref().map(|lines| LineCall::begin(lines, self)))
     }
 
     async unsafe fn send(&self, to: u32, data: Buffer) -> Result {

@@ -33,9 +33,10 @@ macro_rules! calls {
 }
 
 calls! {
-    BARRIER Barrier 0 "barrier": Flat "flat", Dissemination "dissemination", Nodes "nodes";
-    BCAST Bcast 1 "bcast": Flat "flat", Binomial "binomial", ScatterAllgather "scatter-allgather",
+    BARRIER Barrier 0 "barrier": Flat "flat", Dissemination "dissemination", Lines "lines",
         Nodes "nodes";
+    BCAST Bcast 1 "bcast": Flat "flat", Binomial "binomial", ScatterAllgather "scatter-allgather",
+        Lines "lines", Nodes "nodes";
     GATHER Gather 2 "gather": Linear "linear", Binomial "binomial";
     GATHERV Gather 3 "gatherv": Linear "linear";
     SCATTER Gather 4 "scatter": Linear "linear", Binomial "binomial";
@@ -50,7 +51,7 @@ calls! {
     ALLTOALLW Alltoall 10 "alltoallw": Together "together", Copied "copied", Pairs "pairs";
     REDUCE Reduce 11 "reduce": Flat "flat", Binomial "binomial", Halving "halving", Nodes "nodes";
     ALLREDUCE Allreduce 12 "allreduce": Flat "flat", Doubling "doubling",
-        HalvingDoubling "halving", Ring "ring", Shared "shared", Nodes "nodes";
+        HalvingDoubling "halving", Ring "ring", Shared "shared", Lines "lines", Nodes "nodes";
     REDUCE_SCATTER ReduceScatter 13 "reduce_scatter": Allreduce "allreduce", Ring "ring";
     REDUCE_SCATTER_BLOCK ReduceScatter 14 "reduce_scatter_block": Allreduce "allreduce",
         Ring "ring";

@@ -233,7 +233,7 @@ impl Costs<'_> {
 
     fn barrier(self, how: Barrier) -> f64 {
         match how {
-            Barrier::Flat => f64::INFINITY,
+            Barrier::Flat | Barrier::Lines => f64::INFINITY,
             Barrier::Dissemination => {
                 (0..levels(self.spread.ranks)).map(|step| self.step(0.0, self.shifted(step))).sum()
             }
@@ -281,7 +281,7 @@ impl Costs<'_> {
 
     fn bcast(self, how: Bcast, bytes: f64) -> f64 {
         match how {
-            Bcast::Flat => f64::INFINITY,
+            Bcast::Flat | Bcast::Lines => f64::INFINITY,
             Bcast::Binomial => self.tree(bytes, false),
             Bcast::ScatterAllgather => {
                 let all = match self.spread.nodes {
@@ -371,7 +371,7 @@ impl Costs<'_> {
     fn allreduce(self, how: Allreduce, size: Size) -> f64 {
         let bytes = size.bytes as f64;
         match how {
-            Allreduce::Flat | Allreduce::Shared => f64::INFINITY,
+            Allreduce::Flat | Allreduce::Shared | Allreduce::Lines => f64::INFINITY,
             Allreduce::Doubling => {
                 let steps = self.doublings();
                 let step = |step| self.step(bytes, self.paired(step)) + self.fold(bytes);

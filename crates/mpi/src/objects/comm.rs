@@ -13,6 +13,7 @@ use crate::common::table::HandleKind;
 use crate::objects::attribute::{Attributes, Holder, KeyvalKind};
 use crate::objects::group::Group;
 use crate::objects::shared_buffers::MappedBuffers;
+use crate::objects::shared_lines::MappedLines;
 use crate::objects::topology::Topology;
 use contexts::ContextBlock;
 pub use entry::HotComm;
@@ -69,6 +70,8 @@ pub struct Comm {
     pub(crate) nodes: OnceCell<Option<Box<NodeMap>>>,
     /// Buffers that members share, once a collective call has made them; `None` if they could not be made.
     pub(crate) mapped: OnceCell<Option<Box<MappedBuffers>>>,
+    /// Lines that members share, once a collective call has made them; `None` if they could not be made.
+    pub(crate) lines: OnceCell<Option<Box<MappedLines>>>,
     /// Neighbours in the topology, once a call has computed them.
     pub(crate) neighbors: OnceCell<Rc<Neighborhood>>,
     /// Endpoint of each rank that a message can be sent to.
@@ -138,6 +141,7 @@ impl Comm {
             is_link: Cell::new(false),
             nodes: OnceCell::new(),
             mapped: OnceCell::new(),
+            lines: OnceCell::new(),
             neighbors: OnceCell::new(),
             endpoints,
         }

@@ -74,11 +74,14 @@ pub(crate) struct LocalRegion {
 }
 
 impl LocalRegion {
-    /// Allocates the memory and exposes it to the other members.
-    pub(crate) fn take(worker: &mut Worker) -> Option<(LocalRegion, PackedKey)> {
-        let memory = worker.reserve_memory(BYTES, ALIGN).ok()?;
+    /// Allocates `bytes` bytes, lets `prepare` write them, and exposes them to the other members.
+    pub(crate) fn take(
+        worker: &mut Worker, bytes: usize, prepare: impl FnOnce(*mut u8),
+    ) -> Option<(LocalRegion, PackedKey)> {
+        let memory = worker.reserve_memory(bytes, ALIGN).ok()?;
+        prepare(memory.as_ptr());
         // SAFETY: the memory stays allocated until `give_back`.
-        let exposed = unsafe { worker.expose_memory(memory.as_ptr(), BYTES) };
+        let exposed = unsafe { worker.expose_memory(memory.as_ptr(), bytes) };
         let own = LocalRegion { address: memory.addr().get(), region: exposed.id };
         Some((own, exposed.key))
     }

@@ -529,7 +529,7 @@ impl<'a> Channel<'a> {
     }
 
     #[inline]
-    fn world_rank(&self, rank: u32) -> u32 {
+    pub(crate) fn world_rank(&self, rank: u32) -> u32 {
         self.comm.peer_group().world_ranks()[rank as usize]
     }
 

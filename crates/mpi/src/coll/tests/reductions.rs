@@ -369,9 +369,15 @@ fn choice__shares_arithmetic_only_where_it_may() {
                 assert!(!shared.contains(&choose::allreduce(
                     size(false, bytes),
                     ranks,
-                    (room, true)
+                    (room, true),
+                    false
                 )));
-                assert!(!shared.contains(&choose::allreduce(size(true, 1), ranks, (room, true))));
+                assert!(!shared.contains(&choose::allreduce(
+                    size(true, 1),
+                    ranks,
+                    (room, true),
+                    false
+                )));
                 assert_ne!(choose::reduce(size(false, bytes), ranks, room), Reduce::Halving);
             }
             assert_ne!(
@@ -394,7 +400,7 @@ fn choice__goes_through_shared_buffers_where_ranks_share_processors_and_have_som
     let long = size(128 << 10, true);
     for room in [JobProcessors::Shared, JobProcessors::Tight] {
         for ranks in 3..=64 {
-            let reduce = |size, may| choose::allreduce(size, ranks, (room, may));
+            let reduce = |size, may| choose::allreduce(size, ranks, (room, may), false);
             let gather = |total, may| choose::allgather(total, true, ranks, (room, may));
             assert_eq!(reduce(long, true), Allreduce::Shared);
             assert_ne!(reduce(long, false), Allreduce::Shared);
@@ -405,10 +411,10 @@ fn choice__goes_through_shared_buffers_where_ranks_share_processors_and_have_som
             assert_ne!(gather(4 << 10, true), Allgather::Shared);
         }
     }
-    assert_ne!(choose::allreduce(long, 8, (JobProcessors::Own, true)), Allreduce::Shared);
+    assert_ne!(choose::allreduce(long, 8, (JobProcessors::Own, true), false), Allreduce::Shared);
     // The ring combines operands in an order of its own, so it is chosen by the vector and the number of ranks alone.
     let round = Size { commutes: true, ..size(1 << 20, true) };
-    assert_eq!(choose::allreduce(round, 6, (JobProcessors::Tight, true)), Allreduce::Ring);
+    assert_eq!(choose::allreduce(round, 6, (JobProcessors::Tight, true), false), Allreduce::Ring);
 }
 
 /// Checks which algorithms combine in the common order of the tree.
@@ -431,13 +437,13 @@ fn choice__of_what_is_rounded_is_by_ranks_and_count_alone() {
             .collect();
         let mut goes_round = Vec::new();
         for &room in &rooms {
-            let how = choose::allreduce(size(ReductionOrder::Fixed), ranks, (room, true));
+            let how = choose::allreduce(size(ReductionOrder::Fixed), ranks, (room, true), false);
             goes_round.push(how == Allreduce::Ring);
             let mixed = matches!(room, JobProcessors::Hosts(on) if !on.spread.in_blocks);
             assert!(!mixed || how != Allreduce::Nodes, "{ranks} {bytes}");
             let how = choose::reduce(size(ReductionOrder::Fixed), ranks, room);
             assert!(!mixed || how != Reduce::Nodes, "{ranks} {bytes}");
-            let part = choose::allreduce(size(ReductionOrder::Tree), ranks, (room, true));
+            let part = choose::allreduce(size(ReductionOrder::Tree), ranks, (room, true), false);
             assert_ne!(part, Allreduce::Ring, "{ranks} {bytes}");
         }
         let first = goes_round[0];

@@ -137,7 +137,7 @@ fn simulate(call: ScaleCall, case: ScaleCase, network: &NetworkCosts) -> ScaleTa
     match call {
         ScaleCall::Barrier => {
             let all = [Barrier::Dissemination, Barrier::Nodes];
-            let chosen = choose::barrier(ranks, room);
+            let chosen = choose::barrier(ranks, room, false);
             measure(chosen, &all, &[], (0.0, false), |how| {
                 hosts.run(|f| async move { barrier::run_many(&f, how).await })
             })
@@ -145,7 +145,7 @@ fn simulate(call: ScaleCall, case: ScaleCase, network: &NetworkCosts) -> ScaleTa
         ScaleCall::Bcast => {
             let all = [Bcast::Binomial, Bcast::Nodes];
             let (rings, least) = ([Bcast::ScatterAllgather], passes + round);
-            let chosen = choose::bcast(bytes, ranks, room);
+            let chosen = choose::bcast(bytes, ranks, room, false);
             measure(chosen, &all, &rings, (least, may_run), |how| {
                 hosts.run(|f| async move {
                     // SAFETY: the memory of the hosts is long enough, and its contents are not read.
@@ -169,7 +169,7 @@ fn simulate(call: ScaleCall, case: ScaleCase, network: &NetworkCosts) -> ScaleTa
             })
         }
         ScaleCall::Allreduce(order) => {
-            let chosen = choose::allreduce(size, ranks, (room, false));
+            let chosen = choose::allreduce(size, ranks, (room, false), false);
             let is_round = chosen == Allreduce::Ring && order == ReductionOrder::Fixed;
             let all = [
                 (Allreduce::Doubling, !is_round),

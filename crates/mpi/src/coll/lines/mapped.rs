@@ -1,0 +1,165 @@
+//! Shared lines of a communicator, and the waits of its members.
+#![allow(unsafe_code)]
+
+use super::super::mapping::map_members;
+use super::member::{LineCall, LineWait};
+use crate::coll_choice::line_plan::{CachePlace, LineCosts, LinePlan};
+use crate::common::consts::MPI_ERR_TRUNCATE;
+use crate::common::error::{Error, Result};
+use crate::common::lock;
+use crate::objects::arguments::Args;
+use crate::objects::shared_lines::{BYTES, MappedLines, SharedLines};
+use crate::p2p::channel::Channel;
+use crate::p2p::channel::deadlock;
+use crate::p2p::fault;
+use fastpath_protocol::waiting::{Note, SPIN_POLLS, spin};
+use fastpath_protocol::{Fault, Worker};
+use fastpath_segment::AwaitedRanks;
+use std::cell::Cell;
+
+/// Maximum number of members. Each maps the memory of all.
+const MOST_RANKS: u32 = 1024;
+/// Number of collective calls on a communicator before its first call through lines. Programs make many communicators
+/// that they use for a few calls.
+const FIRST_CALLS: u32 = 4;
+
+/// Returns whether the channel's communicator may have lines: several ranks, on one host, and no earlier failure to
+/// map. Equal on all members.
+#[inline]
+pub(in super::super) fn may_be_there(f: &Channel<'_>) -> bool {
+    match f.comm.lines.get() {
+        Some(mapped) => mapped.is_some(),
+        None => {
+            (2..=MOST_RANKS).contains(&f.comm.size())
+                && f.comm.collective_sequence.get() > FIRST_CALLS
+                && f.comm.nodes(f.process).is_none()
+        }
+    }
+}
+
+/// Begins a call through the lines of the channel's communicator. The first call makes them; `None` if a member cannot
+/// make its own. Errors: those of communication.
+#[inline]
+pub(in super::super) fn begin<'c>(
+    f: &'c Channel<'c>,
+) -> Result<Option<LineCall<'c, &'c Channel<'c>>>> {
+    if f.comm.lines.get().is_none() {
+        make(f)?;
+    }
+    let mapped = f.comm.lines.get().and_then(Option::as_deref);
+    Ok(mapped.map(|mapped| LineCall::begin(&mapped.lines, f)))
+}
+
+#[cold]
+#[inline(never)]
+fn make(f: &Channel<'_>) -> Result {
+    let places = vec![CachePlace::default(); f.comm.size() as usize];
+    let plan = LinePlan::new(f.comm.rank, &places, &LineCosts::USUAL);
+    // SAFETY: the region is as long as required, and no other member has mapped it yet.
+    let regions = map_members(f, BYTES, plan.is_some(), |at| unsafe { SharedLines::clear(at) })?;
+    let mapped = regions.zip(plan).map(|(regions, plan)| {
+        Box::new(MappedLines {
+            lines: SharedLines::new(regions.firsts, plan),
+            own: regions.own,
+            _keys: regions.keys,
+        })
+    });
+    _ = f.comm.lines.set(mapped);
+    Ok(())
+}
+
+impl LineWait for &Channel<'_> {
+    fn wait(&self, from: &[u32], pending: &Cell<u64>, poll: &mut dyn FnMut() -> bool) -> Result {
+        let worker = self.process.worker()?;
+        let first = self.world_rank(from[0]);
+        // SAFETY: the worker lives while MPI runs, and the lock is held. No reference outlives a statement.
+        let (may_spin, is_needed) = unsafe {
+            let may_spin = (*worker).is_idle() && !(*worker).is_crowded();
+            (may_spin, || lock::get().is_wanted() || (*worker).wants_attention(first))
+        };
+        if may_spin && spin(SPIN_POLLS, |_| poll().then_some(()), is_needed).is_some() {
+            return Ok(());
+        }
+        self.wait_long(worker, from, pending, poll)
+    }
+
+    #[inline]
+    fn wake(&self, rank: u32) {
+        let Ok(worker) = self.process.worker() else { return };
+        // SAFETY: the worker lives while MPI runs, and the lock is held.
+        unsafe { (*worker).wake_rank(self.world_rank(rank)) };
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn defer_length(&self, from: u32, expected: usize, found: usize) {
+        let args = self.args_of(from);
+        let (expected, found) = (expected as u64, found as u64);
+        let error = fault::explain_disagreement(MPI_ERR_TRUNCATE, &args, expected, found);
+        // The error has the class that `put_off` defers.
+        _ = self.put_off(Err(error));
+    }
+}
+
+impl Channel<'_> {
+    fn args_of(&self, peer: u32) -> Args {
+        let comm = self.comm.handle.get();
+        Args {
+            buf: std::ptr::null_mut(),
+            count: 0,
+            datatype: 0,
+            peer: peer as i32,
+            tag: self.tag,
+            comm,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_long(
+        &self, worker: *mut Worker, from: &[u32], pending: &Cell<u64>,
+        poll: &mut dyn FnMut() -> bool,
+    ) -> Result {
+        let awaited = || {
+            let is_pending = |index: &usize| pending.get() >> index & 1 == 1;
+            (0..from.len()).filter(is_pending).map(|index| from[index])
+        };
+        let worlds: Vec<u32> = awaited().map(|rank| self.world_rank(rank)).collect();
+        let peer = match worlds.len() {
+            1 => awaited().next().map_or(-1, |rank| rank as i32),
+            _ => -1,
+        };
+        let note = Note {
+            call: self.process.call.get(),
+            peer,
+            tag: -1,
+            comm: self.comm.handle.get(),
+            bytes: 0,
+            awaited: AwaitedRanks::of(&worlds),
+            naps: false,
+        };
+        let mut outcome: std::result::Result<(), u32> = Ok(());
+        let done = |w: &mut Worker| {
+            if poll() {
+                return true;
+            }
+            let gone = awaited().find(|&rank| w.peer_has_left(self.world_rank(rank)));
+            // A member may have published its line before it left.
+            if let Some(rank) = gone.filter(|_| !poll()) {
+                outcome = Err(rank);
+            }
+            gone.is_some()
+        };
+        // SAFETY: the worker lives while MPI runs, and no reference to it is held across the wait.
+        unsafe { deadlock::wait_until(self.process, worker, None, &note, done) };
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(rank) => Err(self.refuse_gone(rank)),
+        }
+    }
+
+    #[cold]
+    fn refuse_gone(&self, rank: u32) -> Error {
+        fault::explain(Fault::PeerGone, &self.args_of(rank), 0, 0)
+    }
+}

@@ -1,0 +1,109 @@
+//! Shared lines in memory that all members map, as one member uses them in one call.
+#![allow(unsafe_code)]
+
+use super::Lines;
+use crate::coll_choice::line_plan::{LinePlan, Readers};
+use crate::common::error::Result;
+use crate::objects::shared_lines::SharedLines;
+use std::cell::Cell;
+
+/// Waits of a member.
+pub(crate) trait LineWait {
+    /// Waits until `poll` returns true, which then is not called again. `from` and the bits of `pending` tell whose
+    /// lines are awaited. Errors: such a member has left.
+    fn wait(&self, from: &[u32], pending: &Cell<u64>, poll: &mut dyn FnMut() -> bool) -> Result;
+
+    /// Wakes a member that sleeps.
+    fn wake(&self, rank: u32);
+
+    /// Defers the error of an unexpected length to the end of the call.
+    fn defer_length(&self, from: u32, expected: usize, found: usize);
+}
+
+/// Call of one member. It ends when this object drops.
+pub(crate) struct LineCall<'l, W: LineWait> {
+    lines: &'l SharedLines,
+    wait: W,
+    call: u64,
+}
+
+impl<'l, W: LineWait> LineCall<'l, W> {
+    pub(crate) fn begin(lines: &'l SharedLines, wait: W) -> Self {
+        LineCall { lines, wait, call: lines.begin() }
+    }
+}
+
+impl<W: LineWait> Drop for LineCall<'_, W> {
+    fn drop(&mut self) {
+        self.lines.end(self.call);
+    }
+}
+
+impl<W: LineWait> LineCall<'_, W> {
+    /// Waits until the memory of a step is free.
+    #[cold]
+    #[inline(never)]
+    fn wait_for_readers(&self, step: u32, bytes: usize, late: u32) -> Result {
+        let late = Cell::new(late);
+        loop {
+            let mut is_over = || {
+                let next = self.lines.find_late_reader(self.call, step, bytes);
+                let changed = next != Some(late.get());
+                late.set(next.unwrap_or(u32::MAX));
+                changed
+            };
+            self.wait.wait(&[late.get()], &Cell::new(1), &mut is_over)?;
+            if late.get() == u32::MAX {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl<W: LineWait> Lines for LineCall<'_, W> {
+    #[inline]
+    fn plan(&self) -> &LinePlan {
+        &self.lines.plan
+    }
+
+    #[inline]
+    async unsafe fn publish(
+        &self, step: u32, bytes: usize, fill: impl FnOnce(*mut u8), readers: Readers,
+    ) -> Result {
+        if let Some(late) = self.lines.find_late_reader(self.call, step, bytes) {
+            self.wait_for_readers(step, bytes, late)?;
+        }
+        // SAFETY: the memory of the step is free, and the caller promises that the data fits.
+        unsafe { self.lines.publish(self.call, step, bytes, fill, readers) };
+        self.plan().each_reader(readers, |rank| self.wait.wake(rank));
+        Ok(())
+    }
+
+    #[inline]
+    async fn collect(
+        &self, from: &[u32], step: u32, bytes: impl Fn(usize) -> usize,
+        mut take: impl FnMut(usize, *const u8),
+    ) -> Result {
+        let pending = Cell::new(u64::MAX >> (64 - from.len()));
+        let mut poll = || {
+            let mut left = pending.get();
+            while left != 0 {
+                let index = left.trailing_zeros() as usize;
+                left &= left - 1;
+                let (rank, expected) = (from[index], bytes(index));
+                if let Some((found, at)) = self.lines.find(rank, self.call, step, expected) {
+                    if found != expected {
+                        self.wait.defer_length(rank, expected, found);
+                    }
+                    take(index, at);
+                    pending.set(pending.get() & !(1 << index));
+                }
+            }
+            pending.get() == 0
+        };
+        match poll() {
+            true => Ok(()),
+            false => self.wait.wait(from, &pending, &mut poll),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Memory of a communicator's members that all of them map: allocation, exchange of addresses, and release.
+#![allow(unsafe_code)]
+
+use super::words::{gather_all, synchronize};
+use crate::common::error::Result;
+use crate::objects::comm::Comm;
+use crate::objects::shared_buffers::LocalRegion;
+use crate::p2p::channel::Channel;
+use crate::process::Process;
+use fastpath_protocol::Worker;
+use fastpath_protocol::rma::{KEY_WORDS, RemoteKey, key_of_words, words_of_key};
+
+/// Memory of all members.
+pub(super) struct MemberRegions {
+    /// Memory of each member, by rank.
+    pub(super) firsts: Box<[*mut u8]>,
+    pub(super) own: LocalRegion,
+    /// Keys that keep the memory of the other members mapped.
+    pub(super) keys: Vec<RemoteKey>,
+}
+
+/// Allocates `bytes` bytes at each member, lets `prepare` write the member's own, and maps those of all. Returns `None`
+/// at all members if one of them fails, or passes a false `is_ready`. Errors: those of communication.
+pub(super) fn map_members(
+    f: &Channel<'_>, bytes: usize, is_ready: bool, prepare: impl FnOnce(*mut u8),
+) -> Result<Option<MemberRegions>> {
+    // A separate channel, so that the caller's channel keeps its deferred error.
+    let f = &Channel::tagged(f.process, f.comm, f.tag);
+    let worker: *mut Worker = f.process.worker()?;
+    // SAFETY: the worker lives while MPI runs, and this call holds the lock. The reference ends before any message.
+    let own = LocalRegion::take(unsafe { &mut *worker }, bytes, prepare);
+    let words = own.as_ref().map(|(_, key)| words_of_key(key));
+    let all = gather_all(f, words.unwrap_or([0; KEY_WORDS]))?;
+    // SAFETY: the worker lives while MPI runs, this call holds the lock, and no other reference is left.
+    let mapped = own.as_ref().and_then(|_| map_all(unsafe { &mut *worker }, f.comm, bytes, &all));
+    let fine = gather_all(f, [u64::from(mapped.is_some() && is_ready)])?;
+    match (own, mapped) {
+        (Some((own, _)), Some((firsts, keys))) if fine.iter().all(|word| *word == [1]) => {
+            Ok(Some(MemberRegions { firsts, own, keys }))
+        }
+        (own, _) => {
+            if let Some((own, _)) = own {
+                // SAFETY: the worker lives while MPI runs, this call holds the lock, and no other reference is left.
+                own.give_back(unsafe { &mut *worker });
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Maps the memory of each member. A member's words are not trusted until its key is unpacked.
+fn map_all(
+    worker: &mut Worker, comm: &Comm, bytes: usize, all: &[[u64; KEY_WORDS]],
+) -> Option<(Box<[*mut u8]>, Vec<RemoteKey>)> {
+    let (mut firsts, mut keys) = (Vec::new(), Vec::new());
+    for (words, &world) in all.iter().zip(comm.group.world_ranks()) {
+        let mut key = worker.unpack_key(world, &key_of_words(words)).ok()?;
+        if key.len() < bytes as u64 {
+            return None;
+        }
+        firsts.push(worker.map_region(&mut key).ok()??);
+        keys.push(key);
+    }
+    Some((firsts.into(), keys))
+}
+
+/// Frees the memory of a communicator after all members have stopped reading it. Errors: those of communication.
+pub(crate) fn give_back(p: &Process, comm: &Comm) -> Result {
+    let buffers = comm.mapped.get().and_then(|mapped| mapped.as_ref()).map(|mapped| &mapped.own);
+    let lines = comm.lines.get().and_then(|mapped| mapped.as_ref()).map(|mapped| &mapped.own);
+    if buffers.is_some() || lines.is_some() {
+        synchronize(&Channel::next(p, comm))?;
+    }
+    for own in [buffers, lines].into_iter().flatten() {
+        // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+        own.give_back(unsafe { &mut *p.worker()? });
+    }
+    Ok(())
+}

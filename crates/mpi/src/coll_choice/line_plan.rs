@@ -1,0 +1,471 @@
+//! Schedule of the collective calls that use shared lines: which ranks read the lines of which others. Pure.
+//!
+//! In an exchange of several rounds, each rank reads the lines of a few partners, in the same L3 first, then in the
+//! same socket, then in other sockets. After the last round each rank has the data of all. In a broadcast, each rank
+//! reads the line of one parent: the root, the leader of its socket, or the leader of its L3.
+//!
+//! The number of partners in each round minimizes the time in a model of cache lines: the first line of a round takes
+//! the latency between the two processors, each further line [`LineCosts::next_ns`].
+//!
+//! References: Ramos and Hoefler, Modeling Communication in Cache-coherent SMP Systems (2013), for the model.
+
+use super::tree::{Actors, Branch, branches, count};
+use std::cell::OnceCell;
+use std::ops::Range;
+
+/// Maximum bytes of data of one step of a call.
+pub(crate) const STEP_BYTES: usize = (2 << 10) - 8;
+/// Maximum bytes of data of a call that has only one step.
+pub(crate) const CALL_BYTES: usize = MAX_ROUNDS * (2 << 10) - 8;
+/// Largest number of ranks that exchange lines in one round. A set of them fits a word.
+pub(crate) const MAX_RADIX: u32 = 64;
+/// Largest number of rounds of an exchange.
+pub(crate) const MAX_ROUNDS: usize = 8;
+/// Largest number of values that the members of a round hold before it, in an exchange along the tree of a reduction.
+pub(crate) const MAX_VALUES: usize = MAX_RADIX as usize;
+
+/// Numbers of the L3 domain and of the socket of a rank's processor. L3 numbers are unique on the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct CachePlace {
+    pub(crate) socket: u32,
+    pub(crate) l3: u32,
+}
+
+/// Times of a cache line, in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LineCosts {
+    /// Time from a store until a reader in the same L3 sees it.
+    pub(crate) same_l3_ns: f64,
+    /// Time until a reader in another L3 of the socket sees it.
+    pub(crate) same_socket_ns: f64,
+    /// Time until a reader in another socket sees it.
+    pub(crate) other_socket_ns: f64,
+    /// Additional time for each further line that a rank reads at the same time.
+    pub(crate) next_ns: f64,
+}
+
+impl LineCosts {
+    /// Usual costs of server processors (AMD EPYC 9004, Intel Xeon 8300).
+    pub(crate) const USUAL: LineCosts =
+        LineCosts { same_l3_ns: 35.0, same_socket_ns: 90.0, other_socket_ns: 170.0, next_ns: 24.0 };
+}
+
+/// One round of an exchange, as one rank sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Round {
+    /// Ranks whose lines this rank reads, in ascending order of position. They read this rank's line.
+    pub(crate) partners: Box<[u32]>,
+    /// Index of this rank among the members of the round: its partners and itself.
+    pub(crate) own: usize,
+    /// Branches of which the members hold the values before the round, in rank order. Only for exchanges in rank order.
+    pub(crate) branches: Box<[Branch]>,
+    /// Index in `branches` of the first branch of each member, then the number of branches.
+    pub(crate) starts: Box<[usize]>,
+}
+
+impl Round {
+    /// Returns the indices in `branches` of the branches of a member.
+    pub(crate) fn values_of(&self, member: usize) -> Range<usize> {
+        self.starts[member]..self.starts[member + 1]
+    }
+
+    /// Returns the index of a partner among the members.
+    pub(crate) fn member(&self, partner: usize) -> usize {
+        partner + usize::from(partner >= self.own)
+    }
+}
+
+/// Parent and children of one rank in a broadcast.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Branching {
+    /// Rank whose line this rank reads; `None` at the root.
+    pub(crate) parent: Option<u32>,
+    /// Ranks that read this rank's line.
+    pub(crate) children: Box<[u32]>,
+}
+
+/// Schedule of one rank.
+#[derive(Debug)]
+pub struct LinePlan {
+    rank: u32,
+    places: Box<[CachePlace]>,
+    /// Rounds of exchanges of which the order does not matter.
+    any_order: Box<[Round]>,
+    /// Rounds in which every set of ranks is consecutive.
+    in_order: Box<[Round]>,
+    /// Largest number of values that any member publishes in a round of `in_order`.
+    most_values: u64,
+    trees: Box<[OnceCell<Branching>]>,
+}
+
+/// Ranks that read a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readers {
+    /// Partners of a round of [`LinePlan::any_order`].
+    AnyOrder(u32),
+    /// Partners of a round of [`LinePlan::in_order`].
+    InOrder(u32),
+    /// Children in the broadcast from a root.
+    Children(u32),
+}
+
+impl LinePlan {
+    /// Makes the schedule of `rank`. `places` has the place of each rank's processor. Returns `None` if no schedule
+    /// with few partners and rounds exists, such as for 67 ranks.
+    pub(crate) fn new(rank: u32, places: &[CachePlace], costs: &LineCosts) -> Option<LinePlan> {
+        let ranks = places.len() as u32;
+        let mut order: Vec<u32> = (0..ranks).collect();
+        order.sort_by_key(|&rank| (places[rank as usize], rank));
+        let radices = match group_sizes(places) {
+            Some(levels) => join_radices(&levels, costs),
+            None => None,
+        };
+        let flat = || choose_radices(ranks, worst_ns(places, costs), costs.next_ns);
+        let is_in_order = order.is_sorted();
+        let in_order = match (&radices, is_in_order) {
+            (Some(radices), true) => radices.clone(),
+            _ => flat()?,
+        };
+        let any_order = radices.unwrap_or_else(|| in_order.clone());
+        if any_order.len().max(in_order.len()) > MAX_ROUNDS {
+            return None;
+        }
+        let by_rank: Vec<u32> = (0..ranks).collect();
+        let (most_values, most_in_round) = count_values(ranks, &in_order);
+        if most_in_round > MAX_VALUES as u64 {
+            return None;
+        }
+        Some(LinePlan {
+            rank,
+            places: places.into(),
+            any_order: rounds(rank, &order, &any_order),
+            in_order: rounds(rank, &by_rank, &in_order),
+            most_values,
+            trees: (0..ranks).map(|_| OnceCell::new()).collect(),
+        })
+    }
+
+    pub(crate) fn most_values(&self) -> u64 {
+        self.most_values
+    }
+
+    pub(crate) fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    pub(crate) fn ranks(&self) -> u32 {
+        self.places.len() as u32
+    }
+
+    pub(crate) fn any_order(&self) -> &[Round] {
+        &self.any_order
+    }
+
+    pub(crate) fn in_order(&self) -> &[Round] {
+        &self.in_order
+    }
+
+    /// Returns this rank's place in the broadcast from `root`.
+    pub(crate) fn branching(&self, root: u32) -> &Branching {
+        self.trees[root as usize].get_or_init(|| {
+            let ranks = 0..self.ranks();
+            let leaders = Leaders::new(&self.places, root);
+            let parent = |rank| leaders.parent(&self.places, root, rank);
+            Branching {
+                parent: parent(self.rank),
+                children: ranks.filter(|&rank| parent(rank) == Some(self.rank)).collect(),
+            }
+        })
+    }
+
+    /// Calls `visit` for each of the readers.
+    #[inline]
+    pub(crate) fn each_reader(&self, readers: Readers, mut visit: impl FnMut(u32)) {
+        let ranks = match readers {
+            Readers::AnyOrder(round) => &self.any_order[round as usize].partners,
+            Readers::InOrder(round) => &self.in_order[round as usize].partners,
+            Readers::Children(root) => &self.branching(root).children,
+        };
+        ranks.iter().for_each(|&rank| visit(rank));
+    }
+}
+
+/// First rank of each L3 domain and of each socket. The root leads its own.
+struct Leaders {
+    of_l3: Vec<(u32, u32)>,
+    of_socket: Vec<(u32, u32)>,
+}
+
+impl Leaders {
+    fn new(places: &[CachePlace], root: u32) -> Leaders {
+        let first = |key: fn(&CachePlace) -> u32| {
+            let root = (key(&places[root as usize]), root);
+            let all = places.iter().zip(0..).map(|(place, rank)| (key(place), rank));
+            let mut leaders: Vec<(u32, u32)> = [root].into_iter().chain(all).collect();
+            leaders.sort_by_key(|&(key, _)| key);
+            leaders.dedup_by_key(|&mut (key, _)| key);
+            leaders
+        };
+        Leaders { of_l3: first(|place| place.l3), of_socket: first(|place| place.socket) }
+    }
+
+    fn parent(&self, places: &[CachePlace], root: u32, rank: u32) -> Option<u32> {
+        let place = places[rank as usize];
+        let find = |leaders: &[(u32, u32)], key| {
+            leaders.binary_search_by_key(&key, |&(key, _)| key).map_or(root, |at| leaders[at].1)
+        };
+        let (l3, socket) = (find(&self.of_l3, place.l3), find(&self.of_socket, place.socket));
+        match rank {
+            _ if rank == root => None,
+            _ if rank == socket => Some(root),
+            // The leader of a socket also leads its L3, because it has the lowest rank of both or is the root.
+            _ if rank == l3 => Some(socket),
+            _ => Some(l3),
+        }
+    }
+}
+
+/// Returns the number of ranks in an L3, of L3s in a socket, and of sockets, each with the latency class of its level;
+/// `None` if groups of a level differ in size.
+fn group_sizes(places: &[CachePlace]) -> Option<[u32; 3]> {
+    let mut sorted = places.to_vec();
+    sorted.sort();
+    let equal = |sizes: Vec<usize>| match sizes.split_first() {
+        Some((first, others)) if others.iter().all(|size| size == first) => Some(*first as u32),
+        _ => None,
+    };
+    let ranks = equal(sorted.chunk_by(|a, b| a == b).map(<[_]>::len).collect())?;
+    sorted.dedup();
+    let l3s = equal(sorted.chunk_by(|a, b| a.socket == b.socket).map(<[_]>::len).collect())?;
+    sorted.dedup_by_key(|place| place.socket);
+    Some([ranks, l3s, sorted.len() as u32])
+}
+
+/// Latency between the two most distant ranks.
+fn worst_ns(places: &[CachePlace], costs: &LineCosts) -> f64 {
+    let first = places.first().copied().unwrap_or_default();
+    if places.iter().any(|place| place.socket != first.socket) {
+        costs.other_socket_ns
+    } else if places.iter().any(|place| place.l3 != first.l3) {
+        costs.same_socket_ns
+    } else {
+        costs.same_l3_ns
+    }
+}
+
+fn join_radices(levels: &[u32; 3], costs: &LineCosts) -> Option<Vec<u32>> {
+    let latencies = [costs.same_l3_ns, costs.same_socket_ns, costs.other_socket_ns];
+    let mut radices = Vec::new();
+    for (&size, latency) in levels.iter().zip(latencies) {
+        radices.extend(choose_radices(size, latency, costs.next_ns)?);
+    }
+    Some(radices)
+}
+
+/// Splits `ranks` into factors, so that the sum over the rounds of `first_ns + (factor - 2) next_ns` is smallest.
+/// Returns `None` if a prime factor is above [`MAX_RADIX`].
+fn choose_radices(ranks: u32, first_ns: f64, next_ns: f64) -> Option<Vec<u32>> {
+    fn best(ranks: u32, least: u32, cost: &impl Fn(u32) -> f64) -> Option<(f64, Vec<u32>)> {
+        if ranks == 1 {
+            return Some((0.0, Vec::new()));
+        }
+        let factors = (least..=ranks.min(MAX_RADIX)).filter(|factor| ranks.is_multiple_of(*factor));
+        let splits = factors.filter_map(|factor| {
+            let (rest, mut radices) = best(ranks / factor, factor, cost)?;
+            radices.push(factor);
+            Some((cost(factor) + rest, radices))
+        });
+        splits.min_by(|a, b| a.0.total_cmp(&b.0))
+    }
+    best(ranks, 2, &|factor| first_ns + f64::from(factor - 2) * next_ns).map(|(_, radices)| radices)
+}
+
+/// Returns the largest number of values that a member publishes, and that the members of a round publish together, in
+/// an exchange in rank order.
+fn count_values(ranks: u32, radices: &[u32]) -> (u64, u64) {
+    let actors = Actors::of(ranks);
+    let (mut most, mut most_in_round, mut length) = (1, 1, 1);
+    for &radix in radices {
+        let counts: Vec<u64> = (0..ranks)
+            .step_by(length as usize)
+            .map(|start| count(actors, start..start + length).into())
+            .collect();
+        most = counts.iter().copied().max().unwrap_or(1).max(most);
+        let sums = counts.chunks(radix as usize).map(|members| members.iter().sum());
+        most_in_round = sums.max().unwrap_or(1).max(most_in_round);
+        length *= radix;
+    }
+    (most, most_in_round)
+}
+
+/// Returns the rounds of `rank`. `order` has the ranks by position, and the radices belong to the digits of a position,
+/// lowest digit first.
+fn rounds(rank: u32, order: &[u32], radices: &[u32]) -> Box<[Round]> {
+    let position = order.iter().position(|&other| other == rank).unwrap_or(0) as u32;
+    let actors = Actors::of(order.len() as u32);
+    let mut below = 1;
+    let mut rounds = Vec::new();
+    for &radix in radices {
+        let first = position - position % (below * radix);
+        let own = (position - first) / below;
+        let at = |digit: u32| first + digit * below + position % below;
+        let others = (0..radix).filter(|&digit| digit != own);
+        let (mut held, mut starts) = (Vec::new(), vec![0]);
+        for digit in 0..radix {
+            let start = first + digit * below;
+            held.extend(branches(actors, start..start + below));
+            starts.push(held.len());
+        }
+        rounds.push(Round {
+            partners: others.map(|digit| order[at(digit) as usize]).collect(),
+            own: own as usize,
+            branches: held.into(),
+            starts: starts.into(),
+        });
+        below *= radix;
+    }
+    rounds.into()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Returns the places of consecutive ranks on equal sockets.
+    fn grid(l3: u32, l3s: u32, sockets: u32) -> Vec<CachePlace> {
+        let place = |rank| CachePlace { socket: rank / (l3 * l3s), l3: rank / l3 };
+        (0..l3 * l3s * sockets).map(place).collect()
+    }
+
+    fn plans(places: &[CachePlace]) -> Option<Vec<LinePlan>> {
+        (0..places.len() as u32)
+            .map(|rank| LinePlan::new(rank, places, &LineCosts::USUAL))
+            .collect()
+    }
+
+    #[test]
+    fn choose_radices__minimizes_the_sum() {
+        assert_eq!(choose_radices(8, 27.0, 24.0), Some(vec![2, 2, 2]));
+        assert_eq!(choose_radices(12, 99.0, 24.0).map(|r| r.iter().product()), Some(12));
+        assert_eq!(choose_radices(12, 99.0, 24.0).map(|r| r.len()), Some(2));
+        assert_eq!(choose_radices(12, 99.0, 1.0), Some(vec![12]));
+        assert_eq!(choose_radices(1, 99.0, 24.0), Some(vec![]));
+        assert_eq!(choose_radices(61, 99.0, 24.0), Some(vec![61]));
+        assert_eq!(choose_radices(67, 99.0, 24.0), None);
+        assert_eq!(choose_radices(192, 99.0, 24.0).map(|r| r.iter().product()), Some(192));
+    }
+
+    #[test]
+    fn rounds__go_from_the_own_l3_to_other_sockets() {
+        let places = grid(8, 12, 2);
+        let plan = LinePlan::new(100, &places, &LineCosts::USUAL).unwrap();
+        let distance = |rank: u32| {
+            let (own, other) = (places[100], places[rank as usize]);
+            u32::from(own.l3 != other.l3) + u32::from(own.socket != other.socket)
+        };
+        let distances: Vec<_> = plan
+            .any_order()
+            .iter()
+            .map(|round| round.partners.iter().map(|&p| distance(p)).max())
+            .collect();
+        assert!(distances.is_sorted());
+        assert_eq!(distances.last(), Some(&Some(2)));
+    }
+
+    #[test]
+    fn branching__crosses_each_boundary_once() {
+        let places = grid(4, 3, 2);
+        for root in [0, 5, 13, 23] {
+            let all = plans(&places).unwrap();
+            let crossing = |key: fn(&CachePlace) -> u32| {
+                let crosses = |plan: &&LinePlan| {
+                    let parent = plan.branching(root).parent;
+                    parent.is_some_and(|p| {
+                        key(&places[p as usize]) != key(&places[plan.rank as usize])
+                    })
+                };
+                all.iter().filter(crosses).count()
+            };
+            assert_eq!(crossing(|place| place.socket), 1);
+            assert_eq!(crossing(|place| place.l3), 5);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn exchange__brings_the_data_of_all_to_all(places in any_places()) {
+            let Some(all) = plans(&places) else { return Ok(()) };
+            let ranks = all.len();
+            for rounds in [LinePlan::any_order, LinePlan::in_order] {
+                let mut known: Vec<Vec<bool>> =
+                    (0..ranks).map(|rank| (0..ranks).map(|other| other == rank).collect()).collect();
+                for step in 0..rounds(&all[0]).len() {
+                    let before = known.clone();
+                    for plan in &all {
+                        let round = &rounds(plan)[step];
+                        for &partner in &round.partners {
+                            // Each reads the other.
+                            prop_assert!(rounds(&all[partner as usize])[step].partners.contains(&plan.rank));
+                            for (own, theirs) in known[plan.rank as usize].iter_mut().zip(&before[partner as usize]) {
+                                prop_assert!(!(*own && *theirs), "data is counted twice");
+                                *own |= theirs;
+                            }
+                        }
+                    }
+                }
+                prop_assert!(known.iter().flatten().all(|&is_known| is_known));
+            }
+        }
+
+        #[test]
+        fn in_order__holds_branches_of_consecutive_ranks(places in any_places()) {
+            let Some(all) = plans(&places) else { return Ok(()) };
+            let actors = Actors::of(all.len() as u32);
+            let range = |of: &[Branch]| {
+                let ranges: Vec<_> = of.iter().map(|branch| branch.ranks(actors)).collect();
+                assert!(ranges.windows(2).all(|two| two[0].end == two[1].start));
+                ranges[0].start..ranges[ranges.len() - 1].end
+            };
+            for plan in &all {
+                let mut held = plan.rank..plan.rank + 1;
+                for round in plan.in_order() {
+                    prop_assert_eq!(range(&round.branches[round.values_of(round.own)]), held);
+                    for (index, partner) in round.partners.iter().enumerate() {
+                        let values = round.values_of(round.member(index));
+                        prop_assert!(values.len() as u64 <= plan.most_values());
+                        prop_assert!(range(&round.branches[values]).contains(partner));
+                    }
+                    held = range(&round.branches);
+                }
+                prop_assert_eq!(held, 0..all.len() as u32);
+            }
+        }
+
+        #[test]
+        fn branching__is_a_tree_from_any_root(places in any_places(), root in 0u32..40) {
+            let Some(all) = plans(&places) else { return Ok(()) };
+            let root = root % all.len() as u32;
+            let mut reached = 0;
+            let mut next = vec![root];
+            while let Some(rank) = next.pop() {
+                reached += 1;
+                for &child in &all[rank as usize].branching(root).children {
+                    prop_assert_eq!(all[child as usize].branching(root).parent, Some(rank));
+                    next.push(child);
+                }
+            }
+            prop_assert_eq!(reached, all.len());
+            prop_assert_eq!(all[root as usize].branching(root).parent, None);
+        }
+    }
+
+    fn any_places() -> impl Strategy<Value = Vec<CachePlace>> {
+        let even =
+            (1u32..6, 1u32..4, 1u32..3).prop_map(|(l3, l3s, sockets)| grid(l3, l3s, sockets));
+        let any = proptest::collection::vec(0u32..6, 1..40)
+            .prop_map(|l3s| l3s.into_iter().map(|l3| CachePlace { socket: l3 / 3, l3 }).collect());
+        prop_oneof![even, any]
+    }
+}

@@ -1,0 +1,187 @@
+//! Cache lines that the members of a communicator share for collective calls, as mapped into one process.
+//!
+//! The memory of a member has its progress, then lines, then areas. Step s of call n uses line s of set n modulo
+//! [`LINE_SETS`], or area n modulo [`AREAS`] from s times [`STEP_AREA`] on. Both start with a header: the number of the
+//! call and the bytes of the data, which follows. Only the owner writes.
+#![allow(unsafe_code)]
+
+use super::shared_buffers::LocalRegion;
+use crate::coll_choice::line_plan::{CALL_BYTES, LinePlan, MAX_ROUNDS, Readers, STEP_BYTES};
+use fastpath_base::sync::{AtomicU64, Ordering};
+use fastpath_protocol::rma::RemoteKey;
+use std::cell::Cell;
+
+/// Maximum bytes of data in the line of a header.
+pub(crate) const LINE_BYTES: usize = 56;
+const HEADER: usize = 8;
+const LINE: usize = 64;
+const LINE_SETS: u64 = 16;
+const AREAS: u64 = 3;
+const STEP_AREA: usize = STEP_BYTES + HEADER;
+const AREA: usize = CALL_BYTES + HEADER;
+const LINES_AT: usize = LINE;
+const AREAS_AT: usize = LINES_AT + LINE_SETS as usize * MAX_ROUNDS * LINE;
+/// Bytes of memory for each member.
+pub(crate) const BYTES: usize = AREAS_AT + AREAS as usize * AREA;
+/// Number of low bits of a header that hold the bytes. The number of the call is above them.
+const LENGTH_BITS: u32 = 16;
+
+const _: () = assert!(BYTES <= 64 << 10 && AREA < 1 << LENGTH_BITS);
+const _: () = assert!(AREA == MAX_ROUNDS * STEP_AREA);
+
+/// Last use of a line or of a part of an area.
+type Use = Cell<Option<(u64, Readers)>>;
+
+/// Lines of all members of a communicator, mapped into this process.
+pub struct SharedLines {
+    firsts: Box<[*mut u8]>,
+    pub(crate) plan: LinePlan,
+    /// Number of the last call that this member has begun. Calls are numbered from 1.
+    call: Cell<u64>,
+    /// Last call that each member is known to have ended.
+    ended: Box<[Cell<u64>]>,
+    line_uses: [[Use; MAX_ROUNDS]; LINE_SETS as usize],
+    area_uses: [[Use; MAX_ROUNDS]; AREAS as usize],
+}
+
+/// Lines of a communicator, and the memory behind them.
+pub struct MappedLines {
+    pub(crate) lines: SharedLines,
+    pub(crate) own: LocalRegion,
+    /// Keys that keep the memory of the other members mapped.
+    pub(crate) _keys: Vec<RemoteKey>,
+}
+
+impl SharedLines {
+    /// Makes the lines from the memory of each member.
+    pub(crate) fn new(firsts: Box<[*mut u8]>, plan: LinePlan) -> SharedLines {
+        SharedLines {
+            ended: firsts.iter().map(|_| Cell::new(0)).collect(),
+            firsts,
+            plan,
+            call: Cell::new(0),
+            line_uses: Default::default(),
+            area_uses: Default::default(),
+        }
+    }
+
+    /// Prepares the memory of a member before others map it.
+    ///
+    /// # Safety
+    /// `memory` has [`BYTES`] writable bytes, aligned to 64, that no other code uses.
+    pub(crate) unsafe fn clear(memory: *mut u8) {
+        // SAFETY: all offsets are below `BYTES`.
+        unsafe {
+            memory.write_bytes(0, AREAS_AT);
+            for step in 0..AREAS as usize * MAX_ROUNDS {
+                memory.add(AREAS_AT + step * STEP_AREA).write_bytes(0, HEADER);
+            }
+        }
+    }
+
+    /// Begins the next call, and returns its number.
+    #[inline]
+    pub(crate) fn begin(&self) -> u64 {
+        self.call.set(self.call.get() + 1);
+        self.call.get()
+    }
+
+    /// Publishes that this member has ended a call, and reads no line of it any more.
+    #[inline]
+    pub(crate) fn end(&self, call: u64) {
+        // ORDERING: release, after the reads of the call; partner is the acquire load in `has_ended`.
+        self.progress(self.plan.rank()).store(call, Ordering::Release);
+    }
+
+    #[inline]
+    fn progress(&self, rank: u32) -> &AtomicU64 {
+        // SAFETY: the memory is mapped as long as this object lives, aligned, and used for this word atomically.
+        unsafe { AtomicU64::from_ptr(self.firsts[rank as usize].cast()) }
+    }
+
+    #[inline]
+    fn has_ended(&self, rank: u32, call: u64) -> bool {
+        let ended = &self.ended[rank as usize];
+        if ended.get() < call {
+            // ORDERING: acquire, before this member writes what `rank` has read; partner: the store in `end`.
+            ended.set(self.progress(rank).load(Ordering::Acquire));
+        }
+        ended.get() >= call
+    }
+
+    /// Returns the first reader of earlier data in the memory of a step that has not ended the call of that data.
+    pub(crate) fn find_late_reader(&self, call: u64, step: u32, bytes: usize) -> Option<u32> {
+        match bytes <= LINE_BYTES {
+            true => {
+                self.find_late(&self.line_uses[(call % LINE_SETS) as usize][step as usize], call)
+            }
+            false => {
+                // Step 0 may have used the whole area.
+                let uses = &self.area_uses[(call % AREAS) as usize];
+                uses.iter().find_map(|used| self.find_late(used, call))
+            }
+        }
+    }
+
+    #[inline]
+    fn find_late(&self, used: &Use, call: u64) -> Option<u32> {
+        let (before, readers) = used.get().filter(|&(before, _)| before != call)?;
+        let mut late = None;
+        self.plan.each_reader(readers, |rank| {
+            if !self.has_ended(rank, before) {
+                late = Some(rank);
+            }
+        });
+        if late.is_none() {
+            used.set(None);
+        }
+        late
+    }
+
+    /// Publishes data of a step, which `fill` writes.
+    ///
+    /// # Safety
+    /// [`SharedLines::find_late_reader`] has returned `None` for this step. `fill` writes at most `bytes` bytes, which
+    /// fit the step.
+    #[inline]
+    pub(crate) unsafe fn publish(
+        &self, call: u64, step: u32, bytes: usize, fill: impl FnOnce(*mut u8), readers: Readers,
+    ) {
+        let used = match bytes <= LINE_BYTES {
+            true => &self.line_uses[(call % LINE_SETS) as usize][step as usize],
+            false => &self.area_uses[(call % AREAS) as usize][step as usize],
+        };
+        used.set(Some((call, readers)));
+        let at = self.address(self.plan.rank(), call, step, bytes);
+        fill(at.wrapping_add(HEADER));
+        // SAFETY: the memory is mapped as long as this object lives, aligned, and used for this word atomically.
+        let header = unsafe { AtomicU64::from_ptr(at.cast()) };
+        // ORDERING: release, after the data; partner is the acquire load in `find`.
+        header.store(call << LENGTH_BITS | bytes as u64, Ordering::Release);
+    }
+
+    /// Returns the length and the address of a member's data of a step, if it is there. `bytes` is the expected length.
+    /// The length is not trusted: it is below 2^16.
+    #[inline]
+    pub(crate) fn find(
+        &self, rank: u32, call: u64, step: u32, bytes: usize,
+    ) -> Option<(usize, *const u8)> {
+        let at = self.address(rank, call, step, bytes);
+        // SAFETY: the memory is mapped as long as this object lives, aligned, and used for this word atomically.
+        let header = unsafe { AtomicU64::from_ptr(at.cast()) };
+        // ORDERING: acquire, before the data; partner is the release store in `publish`.
+        let header = header.load(Ordering::Acquire);
+        let length = header & ((1 << LENGTH_BITS) - 1);
+        let is_there = header >> LENGTH_BITS == call;
+        is_there.then_some((length as usize, at.wrapping_add(HEADER).cast_const()))
+    }
+
+    #[inline]
+    fn address(&self, rank: u32, call: u64, step: u32, bytes: usize) -> *mut u8 {
+        let offset = match bytes <= LINE_BYTES {
+            true => LINES_AT + ((call % LINE_SETS) as usize * MAX_ROUNDS + step as usize) * LINE,
+            false => AREAS_AT + (call % AREAS) as usize * AREA + step as usize * STEP_AREA,
+        };
+        self.firsts[rank as usize].wrapping_add(offset)
+    }
+}
