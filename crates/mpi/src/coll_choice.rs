@@ -198,9 +198,11 @@ const SHARED_ELEMENT: u64 = 1 << 10;
 /// Minimum total bytes of an allgather through shared buffers, for few ranks and for more.
 const SHARED_ALLGATHER: u64 = 32 << 10;
 const SHARED_ALLGATHER_MORE: u64 = 8 << 10;
-/// Maximum bytes of a broadcast and of an allreduce through shared lines.
+/// Maximum bytes of a broadcast and of an allreduce through shared lines. Longer allreduces use shared buffers.
 const LINE_BCAST: u64 = line_plan::CALL_BYTES as u64;
 const LINE_ALLREDUCE: u64 = 1 << 10;
+/// Maximum total bytes of an allgather through shared lines.
+const LINE_ALLGATHER: u64 = 4 << 10;
 /// Maximum total bytes of a reduce-scatter in which every rank reduces everything.
 const REDUCE_SCATTER_SHORT: u64 = 8 << 10;
 
@@ -296,6 +298,7 @@ pub(crate) enum Allgather {
     Ring,
     Together,
     Shared,
+    Lines,
     Nodes,
 }
 
@@ -303,15 +306,20 @@ pub(crate) enum Allgather {
 #[inline]
 pub(crate) fn allgather(
     total: u64, even: bool, ranks: u32, (room, may_share): (JobProcessors<'_>, bool),
+    may_line: bool,
 ) -> Allgather {
     let doubles = even && ranks.is_power_of_two();
+    let shares_lines = may_share && may_line && ranks > 2 && room == JobProcessors::Own;
+    let may_line = may_line && even && ranks > 2 && total <= LINE_ALLGATHER;
     let usual = if ranks == 2 {
         Allgather::Ring
     } else if let JobProcessors::Hosts(on) = room {
         on.choose(&ALLGATHER, total, doubles.into(), |s| {
             hosts::allgather(s, &NetworkCosts::TCP, total, doubles)
         })
-    } else if may_share && room.shares_allgather(total, ranks) {
+    } else if may_line && room == JobProcessors::Own {
+        Allgather::Lines
+    } else if shares_lines || (may_share && room.shares_allgather(total, ranks)) {
         Allgather::Shared
     } else if let Some(how) = room.allgather(total, ranks) {
         how
@@ -325,6 +333,7 @@ pub(crate) fn allgather(
     let may = |how| match how {
         Allgather::Doubling => doubles,
         Allgather::Shared => may_share,
+        Allgather::Lines => may_line,
         Allgather::Nodes => room.has_levels(),
         _ => true,
     };
@@ -491,9 +500,11 @@ pub(crate) enum Allreduce {
 pub(crate) fn allreduce(
     size: Size, ranks: u32, (room, may_share): (JobProcessors<'_>, bool), may_line: bool,
 ) -> Allreduce {
-    let may_line = may_line && ranks > 2 && size.is_contiguous && size.bytes <= LINE_ALLREDUCE;
+    let may_line = may_line && ranks > 2 && size.is_contiguous;
     let goes_round = size.order != ReductionOrder::Tree && size.goes_round(ranks);
     let may_share = may_share && size.has_short_elements() && !goes_round;
+    let shares_lines = may_share && may_line && room == JobProcessors::Own;
+    let may_line = may_line && size.bytes <= LINE_ALLREDUCE;
     let usual = if ranks <= 2 {
         let long = match room {
             JobProcessors::Hosts(_) => ALLREDUCE_LONG_APART,
@@ -513,6 +524,8 @@ pub(crate) fn allreduce(
         })
     } else if may_line && room == JobProcessors::Own {
         Allreduce::Lines
+    } else if shares_lines {
+        Allreduce::Shared
     } else if size.bytes < ALLREDUCE_LONG || !size.can_share(ranks) {
         Allreduce::Doubling
     } else if goes_round {

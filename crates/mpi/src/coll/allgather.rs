@@ -8,7 +8,7 @@ use super::arguments::{BlockArray, Blocks, Collective, CollectiveBuffer, Signifi
 use super::fabric::{CallFabric, Fabric, place, send_to_all, trade};
 use super::scratch::Scratch;
 use super::vector::{Vector, even_blocks};
-use super::{choose, inter, nodes, shared};
+use super::{choose, inter, lines, nodes, shared};
 use crate::common::error::Result;
 
 /// Arguments of `MPI_Allgather`.
@@ -28,7 +28,7 @@ impl Collective for Allgather {
         let sends = |_| self.send.data().or(into);
         compare(f, Arguments::new(&sends, &|_| into)).await?;
         let (ranks, total) = (f.size(), first.bytes().saturating_mul(f.size() as u64));
-        let how = choose::allgather(total, true, ranks, place(f));
+        let how = choose::allgather(total, true, ranks, place(f), f.may_line());
         let whole = first.part(0, first.count * ranks as u64);
         // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, own, &even_blocks(first), Some(whole)).await })
@@ -57,7 +57,7 @@ impl Collective for Allgatherv {
         let receives = |from| self.recv.data(from);
         compare(f, Arguments::new(&sends, &receives)).await?;
         let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
-        let how = choose::allgather(total, false, f.size(), place(f));
+        let how = choose::allgather(total, false, f.size(), place(f), f.may_line());
         // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, own, &block, None).await })
     }
@@ -107,6 +107,19 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
                 together(f, &|_| mine, block).await
             }
             (choose::Allgather::Bruck, _) => {
+                place_own(f, own, block)?;
+                f.apart(bruck(f, block)).await
+            }
+            (choose::Allgather::Lines, Some(whole))
+                if let Some(all) = whole.dense()
+                    && let Some(lines) = f.lines()?
+                    && let bytes = whole.bytes() / u64::from(f.size())
+                    && lines::fits_allgather(&lines, bytes) =>
+            {
+                place_own(f, own, block)?;
+                f.apart(lines::allgather(&lines, all, bytes as usize)).await
+            }
+            (choose::Allgather::Lines, _) => {
                 place_own(f, own, block)?;
                 f.apart(bruck(f, block)).await
             }

@@ -107,6 +107,49 @@ pub(super) async unsafe fn bcast<L: Lines>(lines: &L, data: Vector<'_>, root: u3
     Ok(())
 }
 
+/// Combines words of all members in any order. `combine` must be associative and commutative. Equal on all members.
+pub(super) async fn exchange_words<const WORDS: usize, L: Lines>(
+    lines: &L, words: &mut [u64; WORDS], combine: impl Fn(&mut [u64; WORDS], [u64; WORDS]),
+) -> Result {
+    let bytes = size_of_val(words);
+    for (step, round) in (0..).zip(lines.plan().any_order()) {
+        let own = *words;
+        // SAFETY: the words fit a step, and `fill` writes them.
+        let fill = |to: *mut u8| unsafe { to.cast::<[u64; WORDS]>().write_unaligned(own) };
+        // SAFETY: see above.
+        unsafe { lines.publish(step, bytes, fill, Readers::AnyOrder(step)).await? };
+        // SAFETY: the data has the words of a member.
+        let read = |at: *const u8| unsafe { at.cast::<[u64; WORDS]>().read_unaligned() };
+        lines.collect(&round.partners, step, |_| bytes, |_, at| combine(words, read(at))).await?;
+    }
+    Ok(())
+}
+
+/// Returns whether an allgather of blocks of `bytes` bytes fits the steps.
+pub(super) fn fits_allgather<L: Lines>(lines: &L, bytes: u64) -> bool {
+    bytes.saturating_mul(lines.plan().most_held()) <= STEP_BYTES as u64
+}
+
+/// Allgather for which [`fits_allgather`] is true. The block of `bytes` bytes of rank r is r times `bytes` after `all`.
+///
+/// # Safety
+/// The memory of all blocks is writable, and this rank's block is filled.
+pub(super) async unsafe fn allgather<L: Lines>(lines: &L, all: *mut u8, bytes: usize) -> Result {
+    let at = |rank: u32| all.wrapping_add(rank as usize * bytes);
+    // SAFETY: VECTORS.
+    unsafe {
+        for (step, round) in (0..).zip(lines.plan().in_order()) {
+            let held = round.length as usize * bytes;
+            let fill = |to: *mut u8| copy(to, at(round.first_of(round.own)), held);
+            lines.publish(step, held, fill, Readers::InOrder(step)).await?;
+            let into = |partner: usize| at(round.first_of(round.member(partner)));
+            let take = |partner: usize, from: *const u8| copy(into(partner), from, held);
+            lines.collect(&round.partners, step, |_| held, take).await?;
+        }
+    }
+    Ok(())
+}
+
 /// Returns whether the elements are contiguous, and `bytes` bytes of them fit the steps of every member.
 pub(super) fn fits_allreduce<L: Lines>(lines: &L, red: &Reduction<'_>, bytes: u64) -> bool {
     let values = if red.has_free_order() { 1 } else { lines.plan().most_values() };

@@ -357,7 +357,7 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
                     to = to.wrapping_add(block(member).bytes() as usize);
                 }
             }
-            let how = choose::allgather(total, is_even, heads.size(), place(&heads));
+            let how = choose::allgather(total, is_even, heads.size(), place(&heads), false);
             let whole = is_even.then_some(all);
             allgather::run_as(&heads, how, None, &piece, whole).await?;
         }

@@ -11,8 +11,10 @@
 
 pub(crate) mod mapped;
 
+use super::choose::JobProcessors;
 use super::fabric::Fabric;
 use super::halving::Actors;
+use super::lines::{self, Lines};
 use super::local::Reduction;
 use super::ring::{Deal, deal_evenly};
 use super::vector::Vector;
@@ -29,6 +31,9 @@ use std::ops::Range;
 const PIECE_BYTES: u64 = 4 << 10;
 /// Granularity of the members' parts, in bytes: a cache line.
 const LINE_BYTES: u64 = 64;
+
+/// Number of bytes that stands for members with different numbers.
+const UNEQUAL: u64 = u64::MAX;
 
 struct SharedRun<'f, F> {
     f: &'f F,
@@ -78,9 +83,42 @@ impl<'f, F: Fabric> SharedRun<'f, F> {
         });
     }
 
-    /// Synchronizes all members. Rank 0 receives their work times, and sends the copy loop for the next call. `bytes`
-    /// must be equal on all members.
+    /// Synchronizes all members, through lines where each has a processor.
     async fn meet(&mut self, bytes: u64) -> Result {
+        if self.f.room() == JobProcessors::Own
+            && self.f.may_line()
+            && let Some(lines) = self.f.lines()?
+        {
+            return self.meet_by_lines(&lines, bytes).await;
+        }
+        self.meet_by_messages(bytes).await
+    }
+
+    /// Synchronizes all members through lines. All receive the work times, and the loop that rank 0 has chosen before.
+    async fn meet_by_lines<L: Lines>(&mut self, lines: &L, bytes: u64) -> Result {
+        let learnt = &self.buffers.learnt;
+        let before_ns = if std::mem::take(&mut self.is_first) { learnt.take_rest() } else { 0 };
+        let mut words = [bytes, std::mem::take(&mut self.busy_ns), before_ns, learnt.take_untold()];
+        lines::exchange_words(lines, &mut words, |own, theirs| {
+            own[0] = if own[0] == theirs[0] { own[0] } else { UNEQUAL };
+            for (own, theirs) in own[1..].iter_mut().zip(&theirs[1..]) {
+                *own = own.saturating_add(*theirs);
+            }
+        })
+        .await?;
+        if self.f.rank() == 0 {
+            learnt.keep_untold(learnt.note(self.which, words[1], words[2]));
+        }
+        learnt.follow(words[3]);
+        match words[0] == bytes {
+            true => Ok(()),
+            false => Err(disagree(bytes)),
+        }
+    }
+
+    /// Synchronizes all members by messages. Rank 0 receives their work times, and sends the copy loop for the next call. `bytes`
+    /// must be equal on all members.
+    async fn meet_by_messages(&mut self, bytes: u64) -> Result {
         let (f, learnt) = (self.f, &self.buffers.learnt);
         let before_ns = match std::mem::take(&mut self.is_first) {
             true => learnt.take_rest(),

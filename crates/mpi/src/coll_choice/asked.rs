@@ -42,7 +42,7 @@ calls! {
     SCATTER Gather 4 "scatter": Linear "linear", Binomial "binomial";
     SCATTERV Gather 5 "scatterv": Linear "linear";
     ALLGATHER Allgather 6 "allgather": Flat "flat", Doubling "doubling", Bruck "bruck", Ring "ring",
-        Together "together", Shared "shared", Nodes "nodes";
+        Together "together", Shared "shared", Lines "lines", Nodes "nodes";
     ALLGATHERV Allgather 7 "allgatherv": Flat "flat", Bruck "bruck", Ring "ring",
         Together "together", Shared "shared", Nodes "nodes";
     ALLTOALL Alltoall 8 "alltoall": Flat "flat", Bruck "bruck", Together "together",

@@ -411,7 +411,9 @@ impl Costs<'_> {
         let block = bytes / f64::from(self.spread.ranks);
         let part = |step: u32| block * 2f64.powi(step as i32);
         match how {
-            Allgather::Flat | Allgather::Together | Allgather::Shared => f64::INFINITY,
+            Allgather::Flat | Allgather::Together | Allgather::Shared | Allgather::Lines => {
+                f64::INFINITY
+            }
             Allgather::Doubling => {
                 self.doublings().map(|step| self.step(part(step), self.paired(step))).sum()
             }

@@ -26,7 +26,7 @@ struct Choice {
 }
 
 /// Number of bits that hold the number of an algorithm.
-const NUMBER: u32 = 3;
+const NUMBER: u32 = 4;
 
 impl Placement {
     pub(crate) fn new(spread: Spread) -> Self {
@@ -35,7 +35,7 @@ impl Placement {
     }
 
     /// Returns the cached choice for the call, or the result of `choose`. `facts` has all inputs other than the call,
-    /// the bytes and the spread, in 56 bits.
+    /// the bytes and the spread, in 55 bits.
     #[inline]
     pub(super) fn choose<A: Copy + Eq>(
         &self, call: &'static CallAlgorithms<A>, bytes: u64, facts: u64,

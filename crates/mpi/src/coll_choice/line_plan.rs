@@ -57,6 +57,10 @@ pub(crate) struct Round {
     pub(crate) partners: Box<[u32]>,
     /// Index of this rank among the members of the round: its partners and itself.
     pub(crate) own: usize,
+    /// First rank whose data the first member holds before the round. Only for exchanges in rank order.
+    pub(crate) first: u32,
+    /// Number of ranks whose data each member holds before the round.
+    pub(crate) length: u32,
     /// Branches of which the members hold the values before the round, in rank order. Only for exchanges in rank order.
     pub(crate) branches: Box<[Branch]>,
     /// Index in `branches` of the first branch of each member, then the number of branches.
@@ -67,6 +71,11 @@ impl Round {
     /// Returns the indices in `branches` of the branches of a member.
     pub(crate) fn values_of(&self, member: usize) -> Range<usize> {
         self.starts[member]..self.starts[member + 1]
+    }
+
+    /// Returns the first rank whose data a member holds before the round.
+    pub(crate) fn first_of(&self, member: usize) -> u32 {
+        self.first + member as u32 * self.length
     }
 
     /// Returns the index of a partner among the members.
@@ -143,6 +152,11 @@ impl LinePlan {
             most_values,
             trees: (0..ranks).map(|_| OnceCell::new()).collect(),
         })
+    }
+
+    /// Returns the largest number of ranks whose data a member publishes in a round in rank order.
+    pub(crate) fn most_held(&self) -> u64 {
+        self.in_order.last().map_or(1, |round| round.length.into())
     }
 
     pub(crate) fn most_values(&self) -> u64 {
@@ -319,6 +333,8 @@ fn rounds(rank: u32, order: &[u32], radices: &[u32]) -> Box<[Round]> {
         rounds.push(Round {
             partners: others.map(|digit| order[at(digit) as usize]).collect(),
             own: own as usize,
+            first,
+            length: below,
             branches: held.into(),
             starts: starts.into(),
         });
@@ -431,7 +447,9 @@ mod tests {
             for plan in &all {
                 let mut held = plan.rank..plan.rank + 1;
                 for round in plan.in_order() {
-                    prop_assert_eq!(range(&round.branches[round.values_of(round.own)]), held);
+                    prop_assert_eq!(range(&round.branches[round.values_of(round.own)]), held.clone());
+                    let first = round.first_of(round.own);
+                    prop_assert_eq!(first..first + round.length, held);
                     for (index, partner) in round.partners.iter().enumerate() {
                         let values = round.values_of(round.member(index));
                         prop_assert!(values.len() as u64 <= plan.most_values());

@@ -6,7 +6,7 @@ use crate::objects::shared_buffers::{BUFFER_BYTES, BYTES, MappedBuffers, SharedB
 use crate::p2p::channel::Channel;
 
 /// Maximum number of members. Each maps the memory of all.
-const MOST_RANKS: u32 = 64;
+const MOST_RANKS: u32 = 256;
 
 /// Returns whether the channel's communicator may have buffers: few ranks, on one host, and no earlier failure to map.
 #[inline]

@@ -401,7 +401,7 @@ fn choice__goes_through_shared_buffers_where_ranks_share_processors_and_have_som
     for room in [JobProcessors::Shared, JobProcessors::Tight] {
         for ranks in 3..=64 {
             let reduce = |size, may| choose::allreduce(size, ranks, (room, may), false);
-            let gather = |total, may| choose::allgather(total, true, ranks, (room, may));
+            let gather = |total, may| choose::allgather(total, true, ranks, (room, may), false);
             assert_eq!(reduce(long, true), Allreduce::Shared);
             assert_ne!(reduce(long, false), Allreduce::Shared);
             assert_ne!(reduce(size(8 << 10, true), true), Allreduce::Shared);

@@ -194,7 +194,7 @@ fn simulate(call: ScaleCall, case: ScaleCase, network: &NetworkCosts) -> ScaleTa
                 all.push(Allgather::Doubling);
             }
             let (rings, least) = ([Allgather::Ring], round);
-            let chosen = choose::allgather(bytes, true, ranks, (room, false));
+            let chosen = choose::allgather(bytes, true, ranks, (room, false), false);
             let first = data.part(0, bytes / u64::from(ranks));
             measure(chosen, &all, &rings, (least, may_run), |how| {
                 hosts.run(|f| async move {

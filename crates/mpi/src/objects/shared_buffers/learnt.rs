@@ -39,6 +39,8 @@ pub(crate) struct LearnedLoops {
     loops: [[Cell<Arm>; OCTAVES]; CALLS],
     /// Time of this member's work since its last report to the others, in nanoseconds.
     rest_ns: Cell<u64>,
+    /// Word of [`LearnedLoops::note`] that the other members have not received; 0 at other ranks than 0.
+    untold: Cell<u64>,
     log: RefCell<Log>,
 }
 
@@ -67,6 +69,7 @@ impl Default for LearnedLoops {
         LearnedLoops {
             loops: from_fn(|_| from_fn(|_| Cell::new(first()))),
             rest_ns: Cell::new(0),
+            untold: Cell::new(0),
             log: RefCell::default(),
         }
     }
@@ -83,6 +86,14 @@ impl LearnedLoops {
 
     pub(crate) fn keep_rest(&self, ns: u64) {
         self.rest_ns.set(ns);
+    }
+
+    pub(crate) fn keep_untold(&self, word: u64) {
+        self.untold.set(word);
+    }
+
+    pub(crate) fn take_untold(&self) -> u64 {
+        self.untold.take()
     }
 
     pub(crate) fn take_rest(&self) -> u64 {
