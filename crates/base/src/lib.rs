@@ -30,6 +30,7 @@ pub mod fd;
 pub mod float;
 pub mod heap;
 pub mod hint;
+pub mod host_topology;
 pub mod layout;
 pub mod maps;
 pub mod memory;

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 const LONGEST: u64 = 16 * 1024;
 
+/// Length of a file with a line for each of the most processors of a host.
+const LONGEST_BY_PROCESSOR: u64 = 4 << 20;
+
 /// Machine on which constants were measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
@@ -115,13 +118,22 @@ fn find_cache(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> 
 
 /// Reads a file. Opens only regular files, because a pipe might never end.
 pub fn read_file(path: &Path) -> io::Result<String> {
+    read_up_to(path, LONGEST)
+}
+
+/// Reads a file that may have a line for each processor of the host. See [`read_file`].
+pub fn read_long_file(path: &Path) -> io::Result<String> {
+    read_up_to(path, LONGEST_BY_PROCESSOR)
+}
+
+fn read_up_to(path: &Path, longest: u64) -> io::Result<String> {
     let other = |why: &str| io::Error::other(why.to_owned());
     if !fs::metadata(path)?.is_file() {
         return Err(other("the path does not lead to a regular file"));
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LONGEST {
+    File::open(path)?.take(longest + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > longest {
         return Err(other("the file is too long to be one that Fastpath wrote"));
     }
     String::from_utf8(bytes).map_err(|_| other("the file is not UTF-8 text"))

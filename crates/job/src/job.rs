@@ -6,6 +6,7 @@ mod error;
 mod in_process;
 mod join;
 mod network;
+mod places;
 mod spawned;
 
 use crate::detect::{LaunchPlace, find_lost, find_place, warn_of_hint};
@@ -14,6 +15,7 @@ use crate::foreign::{self, ForeignRanks};
 use crate::identity::{Identity, JOB_VARIABLE, random_job_id};
 use crate::network::NetworkPlace;
 use crate::node::NodeLink;
+use fastpath_base::host_topology::RankDomains;
 use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_base::{topology, wait};
 use fastpath_segment::{
@@ -23,7 +25,7 @@ use fastpath_segment::{
 use std::ffi::OsString;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 pub use error::BootstrapError;
 
@@ -49,6 +51,8 @@ pub struct Job {
     late_engine: Mutex<Option<Engine>>,
     /// Launcher of this process, and the evidence for it; empty for a job made by a test.
     started: String,
+    /// Domains of a process without launcher, once they were needed.
+    own_domains: OnceLock<RankDomains>,
 }
 
 impl Job {
@@ -132,7 +136,9 @@ impl Job {
     /// The kernel refuses the memory.
     pub fn singleton() -> Result<Job, BootstrapError> {
         let segment = Segment::create_for_node(&[0], 1, foreign::SPARE, random_job_id())?;
-        Ok(Job::without_launcher(segment, 0))
+        let job = Job::without_launcher(segment, 0);
+        job.place_by_file()?;
+        Ok(job)
     }
 
     /// Makes the job of a rank in memory that was not made by a launcher.
@@ -164,6 +170,7 @@ impl Job {
             foreign: ForeignRanks::default(),
             late_engine: Mutex::default(),
             started: String::new(),
+            own_domains: OnceLock::new(),
         }
     }
 

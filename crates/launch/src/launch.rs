@@ -22,10 +22,11 @@ use crate::singletons::SingletonWatch;
 use crate::start::{NewRank, PreparedProgram, RankStarter, Refusal, StartContext, prepare_app};
 use crate::watch::{JobWatch, Rounds};
 use fastpath_base::config::{Config, Key, shorten};
+use fastpath_base::host_topology::HostTopology;
 use fastpath_base::refusal::{describe_call, read_limit};
 use fastpath_base::sync::Ordering;
 use fastpath_base::tell;
-use fastpath_base::topology;
+use fastpath_base::topology::{self, CpuSet};
 use fastpath_job::trace::prepare_file;
 use fastpath_job::{ForeignNumbers, describe_copies, random_job_id};
 use fastpath_segment::{MAX_RANKS, Segment, SegmentLayout, SpareRanks};
@@ -167,7 +168,10 @@ fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
     let mut outputs = Outputs::new(&spec.output, host, app_of.len(), SINKS);
     let opened = outputs.open_files(0..app_of.len(), |rank| local.contains(&rank));
     opened.map_err(|text| (2, text))?;
+    let topology = HostTopology::current(&own_config(spec), &machine.cores);
+    let topology = topology.map_err(|e| (2, e.to_string()))?;
     let (segment, keep) = make_segment(spec, &app_of, &machine, &plan, need, agent.as_ref())?;
+    place_ranks(segment, &plan, &machine, &topology);
     let poller = Poller::new(signals.mask()).map_err(|e| (1, describe_call("ppoll", &e)))?;
     let spared = list_children();
     adopt_orphans();
@@ -200,6 +204,7 @@ fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
         orders: Vec::new(),
         rounds: Rounds::default(),
         singletons: SingletonWatch::new(),
+        topology,
     });
     if let Some(door) = watch.agent.as_mut().and_then(Agent::take_door) {
         watch.control.open_door(door, &watch.poller);
@@ -353,6 +358,20 @@ fn make_segment(
     let keep = copy(SEGMENT_FD).or_else(|_| copy(3));
     let keep = keep.map_err(|e| (1, describe_files("fcntl (F_DUPFD_CLOEXEC)", &e, need)))?;
     Ok((segment, keep))
+}
+
+/// Records the core, caches, NUMA node and socket of each rank of this host.
+fn place_ranks(
+    segment: &Segment, plan: &BindingPlan, machine: &NodeProcessors, topology: &HostTopology,
+) {
+    let all: CpuSet = machine.cores.iter().flat_map(|core| core.threads.iter().copied()).collect();
+    for (index, rank) in segment.node_ranks().enumerate() {
+        if let Some(page) = segment.page(rank) {
+            let bound = plan.sets.get(index);
+            let place = topology.place_rank(index, bound.unwrap_or(&all), bound.is_some());
+            page.set_domains(place);
+        }
+    }
 }
 
 fn name_program(app: &App) -> String {

@@ -21,6 +21,7 @@ use crate::signals::{Signals, stop_self};
 use crate::singletons::SingletonWatch;
 use crate::start::RankStarter;
 use fastpath_base::clock::now_ns;
+use fastpath_base::host_topology::HostTopology;
 use fastpath_base::topology::CpuSet;
 use fastpath_job::engine::output::await_taken;
 use fastpath_job::inspect::describe::describe_signal;
@@ -104,6 +105,8 @@ pub struct JobWatch<'a> {
     pub orders: Vec<FailureDecision>,
     pub rounds: Rounds,
     pub singletons: SingletonWatch,
+    /// Topology of this host, by which spawned ranks are placed.
+    pub topology: HostTopology,
 }
 
 #[derive(Debug, Default)]

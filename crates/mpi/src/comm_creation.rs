@@ -4,6 +4,7 @@ pub mod create;
 pub(crate) mod departed;
 pub mod inter;
 pub(crate) mod meeting;
+pub mod split_type;
 pub mod topology;
 
 use crate::coll::mapping;

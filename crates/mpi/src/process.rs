@@ -7,6 +7,7 @@ pub mod errhandler;
 pub(crate) mod exhausted;
 mod finders;
 mod forked;
+mod host_groups;
 mod immediate;
 pub mod memory;
 mod session;

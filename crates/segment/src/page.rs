@@ -6,6 +6,7 @@ use crate::port::{CallOutcome, PortRequest};
 use crate::text::SharedText;
 use crate::unexpected::{UnexpectedMessage, UnexpectedMessages, UnexpectedSnapshot};
 use crate::wait_note::{Status, WaitNote, WaitNoteRef};
+use fastpath_base::host_topology::RankDomains;
 use fastpath_base::sync::{AtomicU32, AtomicU64, CacheLine, Ordering};
 use fastpath_base::wait::futex_wake;
 use std::ops::Deref;
@@ -173,6 +174,9 @@ pub struct RankPage {
     /// 1 while the rank is counted in [`crate::JobHeader::awake`]; see [`crate::Segment::count_awake`].
     pub(crate) is_counted: AtomicU32,
     unexpected: UnexpectedMessages,
+    /// Core, L3 cache, NUMA node and socket of the rank, by [`RankDomains::to_words`]. Written before the rank starts,
+    /// so ranks of the node always read equal values.
+    domains: [AtomicU32; 4],
 }
 
 /// Largest number of open ports of a rank.
@@ -337,7 +341,20 @@ impl RankPage {
             is_ended: word(),
             is_counted: word(),
             unexpected: UnexpectedMessages::default(),
+            domains: [word(), word(), word(), word()],
         }
+    }
+
+    /// Records the domains in which the rank runs. Called before the rank starts.
+    pub fn set_domains(&self, domains: RankDomains) {
+        for (word, value) in self.domains.iter().zip(domains.to_words()) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the domains in which the rank runs.
+    pub fn domains(&self) -> RankDomains {
+        RankDomains::from_words([0, 1, 2, 3].map(|at| self.domains[at].load(Ordering::Relaxed)))
     }
 
     /// Returns the rank's phase. A value that no rank writes counts as `Launched`.

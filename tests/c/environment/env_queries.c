@@ -86,7 +86,8 @@ static void check_memory(void)
     OK(MPI_Free_mem(in));
 }
 
-/* The hardware resource types are URIs, and a communicator can be split by each. Each call returns a new object. */
+/* The hardware resource types are URIs. A process gets a part of a communicator by a type exactly if it is restricted to
+ * one instance of the type. Each call returns a new object. */
 static void check_hardware(void)
 {
     MPI_Info first, second, hints;
@@ -109,10 +110,10 @@ static void check_hardware(void)
         OK(MPI_Info_create(&hints));
         OK(MPI_Info_set(hints, "mpi_hw_resource_type", key));
         OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, hints, &part));
-        CHECK(part != MPI_COMM_NULL);
+        SAME(part != MPI_COMM_NULL, strcmp(value, "true") == 0);
         if (part != MPI_COMM_NULL) {
             MPI_Comm_size(part, &size);
-            SAME(size, expected);
+            CHECK(size >= 1 && size <= expected);
             OK(MPI_Comm_free(&part));
         }
         OK(MPI_Info_free(&hints));

@@ -7,7 +7,7 @@ use super::group::insert_group;
 use super::info::insert_info;
 use super::{answer, load, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
-use fastpath_mpi::comm_creation::{create, disconnect_comm, free_comm, inter};
+use fastpath_mpi::comm_creation::{create, disconnect_comm, free_comm, inter, split_type};
 use fastpath_mpi::common::consts::{MPI_COMM_NULL, MPI_MAX_OBJECT_NAME};
 use fastpath_mpi::objects::comm::hints;
 use fastpath_mpi::objects::hot;
@@ -118,7 +118,7 @@ pub fn comm_split(p: &Process, comm: usize, color: c_int, key: c_int) -> Result<
 pub fn comm_split_type(
     p: &Process, comm: usize, split_type: c_int, key: c_int, info: usize,
 ) -> Result<usize> {
-    create::split_type(p, &*p.comm(comm)?, split_type, key, &find_hints(&p.infos, info)?)
+    split_type::split_type(p, &*p.comm(comm)?, split_type, key, &find_hints(&p.infos, info)?)
 }
 
 pub unsafe fn comm_free(p: &Process, comm: *mut usize) -> Result<()> {

@@ -6,7 +6,7 @@
 use super::{store, store_text};
 use core::ffi::{c_char, c_int};
 use fastpath_base::clock;
-use fastpath_mpi::comm_creation::create::SHARED_MEMORY_URI;
+use fastpath_mpi::comm_creation::split_type::list_resources;
 use fastpath_mpi::common::consts::{
     MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_ERR_OTHER, MPI_INFO_NULL,
     MPI_MAX_LIBRARY_VERSION_STRING, MPI_MAX_PROCESSOR_NAME, MPI_SUBVERSION, MPI_VERSION,
@@ -49,7 +49,7 @@ pub unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> Re
 /// Stores the hardware kinds by which `MPI_Comm_split_type` can split. The value of each kind shows whether the process
 /// is restricted to one instance of that kind.
 pub unsafe fn get_hw_resource_info(p: &Process, hw_info: *mut usize) -> Result<()> {
-    let made = Info::from_pairs([(SHARED_MEMORY_URI, "true")]);
+    let made = Info::from_pairs(list_resources(p));
     // SAFETY: ARGUMENTS.
     unsafe {
         store(hw_info, MPI_INFO_NULL)?;

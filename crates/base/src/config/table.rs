@@ -131,6 +131,9 @@ variables! {
          (docs/scale.md lists the names). A call that cannot use the named algorithm uses its \
          default. any-order: allow algorithms with which the last bits of sums depend on the hosts \
          of the ranks";
+    Topology "FASTPATH_TOPOLOGY" ValueKind::Text, "", false,
+        "file with the L3 cache, NUMA node and socket of each processor of the host \
+         (docs/settings.md has the format); empty: as the kernel reports them";
     Check "FASTPATH_CHECK" ValueKind::Flag, "0", false,
         "1: report mistakes of the program (slower): datatypes that do not match, collective calls \
          that differ, requests and messages left at MPI_Finalize";

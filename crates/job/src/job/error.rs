@@ -2,6 +2,7 @@ use crate::detect::{Claim, describe_remedy};
 use crate::engine::EngineError;
 use crate::identity::JOB_VARIABLE;
 use fastpath_base::config::{Key, VARIABLES};
+use fastpath_base::host_topology::TopologyFileError;
 use fastpath_segment::SegmentError;
 
 /// Error of a process that finds no place in a job.
@@ -56,6 +57,9 @@ pub enum BootstrapError {
     /// The ranks of this host, or the hosts, have not found each other.
     #[error("the ranks of the job cannot find each other: {0}")]
     Join(String),
+    /// The file of `FASTPATH_TOPOLOGY` is malformed.
+    #[error(transparent)]
+    Topology(#[from] TopologyFileError),
 }
 
 impl BootstrapError {

@@ -11,6 +11,7 @@
 
 use super::Job;
 use super::error::BootstrapError;
+use super::places;
 use crate::engine::{Engine, EngineError, ProcessInfo};
 use crate::foreign;
 use crate::identity::random_job_id;
@@ -160,6 +161,8 @@ fn make_memory(about: &ProcessInfo, members: &[Member]) -> Result<Segment, Boots
     // 2 means more than one. The exact number is known once all nodes have published their cards.
     let nodes = if members.len() + 1 == about.size { 1 } else { 2 };
     header.nodes.store(nodes, Ordering::Relaxed);
+    let ranks = members.iter().map(|member| member.rank).chain([about.rank]);
+    places::place_ranks(&segment, &together, ranks.zip(masks))?;
     segment.back_pairs_ahead();
     Ok(segment)
 }

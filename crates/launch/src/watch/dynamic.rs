@@ -7,6 +7,7 @@ use crate::start::{NewRank, PreparedProgram, StartContext, prepare_app};
 use fastpath_base::refusal::read_limit;
 use fastpath_base::sync::Ordering;
 use fastpath_base::tell::escape;
+use fastpath_base::topology::affinity;
 use fastpath_job::control::{Answer, Cause, Program, Request};
 use fastpath_job::network::Listener;
 use fastpath_segment::{PlaceCounts, RemoteRank};
@@ -291,6 +292,7 @@ impl JobWatch<'_> {
             let &(host, card) = place_of(rank).filter(|_| !is_local(rank))?;
             Some(RemoteRank { host, card })
         };
+        let unbound = affinity();
         let added = self.segment.add_ranks_at(app_of.len(), taken, elsewhere, |rank, page| {
             let app = app_of[rank - first];
             page.app.store(app as u32, Ordering::Relaxed);
@@ -300,6 +302,7 @@ impl JobWatch<'_> {
             page.world_ranks.store(app_of.len() as u32, Ordering::Relaxed);
             page.parent.store(new.root as u32 + 1, Ordering::Relaxed);
             page.links.store(1, Ordering::Relaxed);
+            page.set_domains(self.topology.place_rank(rank, &unbound, false));
             if let Some(&(node, card)) = place_of(rank) {
                 page.host.store(node, Ordering::Relaxed);
                 page.network.store(card);

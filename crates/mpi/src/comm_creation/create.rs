@@ -15,7 +15,6 @@ use crate::objects::comm::{Comm, hints};
 use crate::objects::group::Group;
 use crate::p2p::channel::Channel;
 use crate::process::Process;
-use fastpath_job::Job;
 use fastpath_protocol::tag::Context;
 use std::rc::Rc;
 
@@ -187,12 +186,12 @@ pub fn create_group(p: &Process, parent: &Comm, group: &Rc<Group>, tag: i32) -> 
 /// `MPI_Comm_split`: returns `MPI_COMM_NULL` for color `MPI_UNDEFINED`. Errors: `MPI_ERR_ARG` for other negative
 /// colors.
 pub fn split(p: &Process, parent: &Comm, color: i32, key: i32) -> Result<usize> {
-    split_with(p, parent, color, key, None)
+    split_with(p, parent, color, key, Vec::new())
 }
 
-/// Splits a communicator like [`split`]. The new communicator has the hints `given`.
-fn split_with(
-    p: &Process, parent: &Comm, color: i32, key: i32, given: Option<&[(String, String)]>,
+/// Splits a communicator like [`split`]. The new communicator has the hints `hints`.
+pub(super) fn split_with(
+    p: &Process, parent: &Comm, color: i32, key: i32, hints: Vec<(String, String)>,
 ) -> Result<usize> {
     if color < 0 && color != MPI_UNDEFINED {
         let message =
@@ -210,9 +209,7 @@ fn split_with(
             let context = take_context(&mut block)?;
             let comm = derive(p, parent, context, Rc::new(group));
             comm.spares.set(block);
-            if let Some(given) = given {
-                *comm.hints.borrow_mut() = hints::select(given.to_vec());
-            }
+            comm.hints.replace(hints);
             publish(p, comm)
         }
     }
@@ -254,58 +251,6 @@ pub(super) fn select_color(all: &[[u64; 2]], color: i32) -> Vec<u32> {
         of_color.map(|(rank, [word, _])| (*word as u32 as i32, rank)).collect();
     ranks.sort_unstable();
     ranks.into_iter().map(|(_, rank)| rank).collect()
-}
-
-/// Returns a color for this process's host: equal for all members of the communicator on this host, different for
-/// members on other hosts.
-fn number_host(job: &Job, comm: &Comm) -> i32 {
-    let own = job.host(job.rank());
-    let mut members = comm.group.world_ranks().iter();
-    match members.any(|&rank| job.is_foreign(rank as usize)) {
-        // Members of two jobs on one host get different colors, because jobs share no memory.
-        true => {
-            let mixed = job.job_id().wrapping_add(own.into());
-            (mixed ^ mixed >> 32) as i32 & i32::MAX
-        }
-        // The launcher numbers hosts from 0.
-        false => own as i32,
-    }
-}
-
-/// Key of `MPI_Get_hw_resource_info` for the memory that ranks of one host share. MPI 4.1 and later require a URI.
-/// `MPI_Comm_split_type` treats it like `mpi_shared_memory`.
-pub const SHARED_MEMORY_URI: &str = "fastpath://shared_memory";
-
-/// `MPI_Comm_split_type`: all ranks of a host share its memory. `MPI_COMM_TYPE_HW_UNGUIDED` gives `MPI_COMM_NULL`,
-/// because no finer hardware is known. Errors: `MPI_ERR_ARG` for an unknown type.
-pub fn split_type(
-    p: &Process, parent: &Comm, kind: i32, key: i32, given: &[(String, String)],
-) -> Result<usize> {
-    let hint =
-        |name: &str| given.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-    let own_host = p.engine().map_or(0, |e| number_host(e.job, parent));
-    let by_resource = || match hint("mpi_hw_resource_type") {
-        Some("mpi_shared_memory" | SHARED_MEMORY_URI) => own_host,
-        _ => MPI_UNDEFINED,
-    };
-    let color = match kind {
-        MPI_UNDEFINED | MPI_COMM_TYPE_HW_UNGUIDED => MPI_UNDEFINED,
-        MPI_COMM_TYPE_SHARED => own_host,
-        MPI_COMM_TYPE_HW_GUIDED => by_resource(),
-        MPI_COMM_TYPE_RESOURCE_GUIDED => match hint("mpi_pset_name") {
-            None => by_resource(),
-            Some("mpi://WORLD") => 0,
-            Some("mpi://SELF") => parent.rank as i32,
-            Some(_) => MPI_UNDEFINED,
-        },
-        _ => {
-            return Err(Error::new(
-                MPI_ERR_ARG,
-                format!("the split type {kind} is unknown: pass an MPI_COMM_TYPE_ constant"),
-            ));
-        }
-    };
-    split_with(p, parent, color, key, Some(given))
 }
 
 #[cfg(test)]

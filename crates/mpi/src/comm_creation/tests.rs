@@ -147,7 +147,7 @@ fn split_type__knows_the_standards_types() {
     let p = process();
     let own = p.comm(MPI_COMM_SELF).unwrap();
     let split = |kind, key: &str, value: &str| {
-        create::split_type(&p, &own, kind, 0, &[(key.to_string(), value.to_string())]).unwrap()
+        split_type::split_type(&p, &own, kind, 0, &[(key.to_string(), value.to_string())]).unwrap()
             != MPI_COMM_NULL
     };
     let (resource, shared) = ("mpi_hw_resource_type", "mpi_shared_memory");
@@ -158,8 +158,8 @@ fn split_type__knows_the_standards_types() {
     );
     assert!(!split(MPI_COMM_TYPE_HW_UNGUIDED, "", "") && !split(MPI_UNDEFINED, "", ""));
     assert!(split(MPI_COMM_TYPE_RESOURCE_GUIDED, resource, shared));
-    assert!(split(MPI_COMM_TYPE_HW_GUIDED, resource, create::SHARED_MEMORY_URI));
+    assert!(split(MPI_COMM_TYPE_HW_GUIDED, resource, "fastpath://shared_memory"));
     assert!(split(MPI_COMM_TYPE_RESOURCE_GUIDED, "mpi_pset_name", "mpi://SELF"));
     assert!(!split(MPI_COMM_TYPE_RESOURCE_GUIDED, "", ""));
-    assert_eq!(code(create::split_type(&p, &own, 5, 0, &[])), MPI_ERR_ARG);
+    assert_eq!(code(split_type::split_type(&p, &own, 5, 0, &[])), MPI_ERR_ARG);
 }

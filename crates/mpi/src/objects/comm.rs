@@ -17,6 +17,7 @@ use crate::objects::shared_lines::MappedLines;
 use crate::objects::topology::Topology;
 use contexts::ContextBlock;
 pub use entry::HotComm;
+use fastpath_base::host_topology::RankGroups;
 use fastpath_protocol::Endpoint;
 use fastpath_protocol::tag::Context;
 pub use neighborhood::Neighborhood;
@@ -68,6 +69,8 @@ pub struct Comm {
     pub(crate) is_link: Cell<bool>,
     /// Distribution of members over hosts, once a collective call has computed it; `None` if all share one host.
     pub(crate) nodes: OnceCell<Option<Box<NodeMap>>>,
+    /// Members on this host by shared hardware, once [`Comm::host_groups`] has computed them.
+    pub(crate) host_groups: OnceCell<Box<RankGroups>>,
     /// Buffers that members share, once a collective call has made them; `None` if they could not be made.
     pub(crate) mapped: OnceCell<Option<Box<MappedBuffers>>>,
     /// Lines that members share, once a collective call has made them; `None` if they could not be made.
@@ -140,6 +143,7 @@ impl Comm {
             spares: Cell::new(spares),
             is_link: Cell::new(false),
             nodes: OnceCell::new(),
+            host_groups: OnceCell::new(),
             mapped: OnceCell::new(),
             lines: OnceCell::new(),
             neighbors: OnceCell::new(),

@@ -10,6 +10,9 @@ const ASSERTIONS: [&str; 4] = [
     "mpi_assert_allow_overtaking",
 ];
 
+/// Key of the type of hardware that the members of a communicator share. Only `MPI_Comm_split_type` sets it.
+pub const RESOURCE_TYPE: &str = "mpi_hw_resource_type";
+
 /// Selects the hints that this library supports and whose value is valid.
 pub fn select(hints: Vec<(String, String)>) -> Vec<(String, String)> {
     let known = |(key, value): &(String, String)| {
@@ -37,7 +40,10 @@ pub fn value<'a>(hints: &'a [(String, String)], key: &str) -> &'a str {
 /// Returns all hints in use with their values, for `MPI_Comm_get_info`.
 pub fn describe(hints: &[(String, String)]) -> Info {
     let assertions = ASSERTIONS.iter().map(|&key| (key, value(hints, key)));
-    Info::from_pairs(assertions.chain([("mpi_memory_alloc_kinds", MEMORY_KINDS)]))
+    let resource = hints.iter().find(|(key, _)| key == RESOURCE_TYPE);
+    let resource = resource.map(|(_, value)| (RESOURCE_TYPE, value.as_str()));
+    let pairs = assertions.chain([("mpi_memory_alloc_kinds", MEMORY_KINDS)]);
+    Info::from_pairs(pairs.chain(resource))
 }
 
 #[cfg(test)]
