@@ -12,6 +12,7 @@ use crate::objects::shared_lines::{BYTES, MappedLines, SharedLines};
 use crate::p2p::channel::Channel;
 use crate::p2p::channel::deadlock;
 use crate::p2p::fault;
+use fastpath_base::host_topology::DomainLevel;
 use fastpath_protocol::waiting::{Note, SPIN_POLLS, spin};
 use fastpath_protocol::{Fault, Worker};
 use fastpath_segment::AwaitedRanks;
@@ -53,8 +54,7 @@ pub(in super::super) fn begin<'c>(
 #[cold]
 #[inline(never)]
 fn make(f: &Channel<'_>) -> Result {
-    let places = vec![CachePlace::default(); f.comm.size() as usize];
-    let plan = LinePlan::new(f.comm.rank, &places, &LineCosts::USUAL);
+    let plan = LinePlan::new(f.comm.rank, &places_of(f), &LineCosts::USUAL);
     // SAFETY: the region is as long as required, and no other member has mapped it yet.
     let regions = map_members(f, BYTES, plan.is_some(), |at| unsafe { SharedLines::clear(at) })?;
     let mapped = regions.zip(plan).map(|(regions, plan)| {
@@ -66,6 +66,23 @@ fn make(f: &Channel<'_>) -> Result {
     });
     _ = f.comm.lines.set(mapped);
     Ok(())
+}
+
+/// Returns the L3 domain and the socket of each member. Equal on all members.
+fn places_of(f: &Channel<'_>) -> Vec<CachePlace> {
+    let groups = f.comm.host_groups(f.process);
+    let mut places = vec![CachePlace::default(); f.comm.size() as usize];
+    let sockets = groups.at(DomainLevel::Socket).groups();
+    for (socket, members) in (0..).zip(sockets) {
+        members.iter().for_each(|&member| places[member as usize].socket = socket);
+    }
+    // An unknown L3 may have members in several sockets.
+    for (l3, members) in (0..).zip(groups.at(DomainLevel::L3).groups()) {
+        for place in members.iter().map(|&member| member as usize) {
+            places[place].l3 = l3 * sockets.len() as u32 + places[place].socket;
+        }
+    }
+    places
 }
 
 impl LineWait for &Channel<'_> {
