@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import struct
+import subprocess
 import time
 
 from harness import processes
@@ -100,10 +101,15 @@ def _await_sleep(job, ranks):
         time.sleep(0.01)
 
 
+# A line above the ranks that names a cause without a proof.
+CAUSE = r"mpiexec: (no rank waits for another rank|.*no deadlock is proved, .*|.* waits? for rank \d+ \(process .*)"
+
+
 def _verdicts(outcome):
-    """The report beyond the list of the ranks."""
+    """The report beyond the list of the ranks, without a cause that is no verdict."""
     lines = outcome.err.splitlines()
-    return [line for line in lines if not re.match(r"mpiexec: {3}rank \d|mpiexec: {5}|mpiexec: the job ", line)]
+    listed = r"mpiexec: {3}rank \d|mpiexec: {5}|mpiexec: the job "
+    return [line for line in lines if not re.match(listed, line) and not re.fullmatch(CAUSE, line)]
 
 
 def _judge(outcome, verdict, code=124, listed=()):
@@ -171,6 +177,20 @@ def case_stopped(session):
         if answer:
             return answer
     return None
+
+
+def case_cause(session):
+    """The rank that the others wait for is named with its current function, as by `fastpath ps --why`."""
+    job = _start(session, 2, "await-work", timeout=60)
+    _await_ready(job, 2)
+    _await_sleep(job, [0])
+    tool = os.path.join(session.prefix, "bin", "fastpath")
+    listing = subprocess.run([tool, "ps", "--why", str(job.process.pid)], capture_output=True, text=True, timeout=60)
+    os.kill(job.process.pid, signal.SIGTERM)
+    outcome = job.finish()
+    cause = r"rank 0 waits for rank 1 \(process \d+\), which (is in compute|.* the kernel refuses ptrace)"
+    found = [re.search(cause, text) for text in (listing.stdout, outcome.err.splitlines()[1])]
+    return None if all(found) and found[0][0] == found[1][0] else (f"{found}", listing.stdout + outcome.text())
 
 
 def case_finalized(session):

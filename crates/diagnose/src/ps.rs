@@ -7,18 +7,20 @@ mod hosts;
 mod memory;
 mod queues;
 mod stack;
-mod waiting;
 
 use fastpath_base::clock::now_ns;
 use fastpath_base::sync::Ordering;
-use fastpath_base::tell::escape;
+use fastpath_base::tell::{count, escape};
 use fastpath_base::topology::host_name;
 use fastpath_job::engine::abort_job;
-use fastpath_job::inspect::describe::{describe_rank, describe_verdict, find_verdict};
+use fastpath_job::inspect::cause::{RankWaits, explain};
+use fastpath_job::inspect::describe::describe_rank;
 use fastpath_job::inspect::facts::{Activity, Facts, look_at_ranks};
+use fastpath_job::inspect::groups::{SINGLE_MAX, group_ranks, limit_groups};
 use fastpath_job::inspect::jobs::{RunningJob, find_jobs};
 use fastpath_job::inspect::{Member, ProcessEnd};
 use fastpath_report::document::{self, Document};
+use fastpath_report::output::print;
 use fastpath_segment::{RankPhase, WaitNote};
 
 use crate::info::machine::page_bytes;
@@ -29,7 +31,6 @@ use hosts::Hosts;
 use queues::{Traffics, look_at_traffic};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use waiting::{RankWaits, find_cause, name_ranks};
 
 /// Options of `fastpath ps`.
 #[derive(Args, Debug)]
@@ -39,9 +40,15 @@ pub struct PsOptions {
     /// Find hangs: print the ranks of a deadlock, or the rank that the others wait for and its place in the program
     #[arg(long)]
     pub why: bool,
+    /// List every rank, also where ranks do the same
+    #[arg(long)]
+    pub ranks: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Internal: print where in its program a process is (started by mpiexec)
+    #[arg(long, value_name = "PROCESS", hide = true)]
+    pub place: Option<i32>,
     /// Several hosts
     #[command(flatten)]
     pub hosts: HostOptions,
@@ -114,6 +121,9 @@ struct WaitEntry {
 /// # Errors
 /// There is no such job, the output cannot be written, or the processes on other hosts fail.
 pub fn run(options: &PsOptions) -> Result<()> {
+    if let Some(pid) = options.place {
+        return print(&(find_place(pid) + "\n"));
+    }
     if options.hosts.probe {
         let listing = list(options, true);
         let probed = hosts::probe(&listing, options.why).inspect_err(|_| _ = abort_job(1));
@@ -129,7 +139,7 @@ pub fn run(options: &PsOptions) -> Result<()> {
                  jobs"
             );
         }
-        return Ok(document::write(options.json, &all, || all.describe())?);
+        return Ok(document::write(options.json, &all, || all.describe(options.ranks))?);
     }
     let listing = list(options, false);
     if let (Some(number), []) = (options.job, &listing.jobs[..]) {
@@ -137,7 +147,7 @@ pub fn run(options: &PsOptions) -> Result<()> {
     }
     Ok(document::write(options.json, &listing, || {
         let mut said = Document::default();
-        describe_into(&mut said, &listing);
+        describe_into(&mut said, &listing, options.ranks);
         said
     })?)
 }
@@ -174,7 +184,7 @@ fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
     let members = job.members.iter().zip(&facts).enumerate().zip(traffic);
     let members = members.filter(|((_, (m, _)), _)| !apart || m.end != Some(ProcessEnd::Elsewhere));
     let mut ranks: Vec<RankEntry> = members.map(rank).collect();
-    let why = why.then(|| explain(job, &facts, &ranks, now_ns));
+    let why = why.then(|| explain(&job.members, &job.segment, &facts, now_ns, find_place));
     ranks.retain(|entry| !job.segment.has_lost_place(entry.rank));
     JobEntry {
         job: job.number,
@@ -204,25 +214,6 @@ fn list_waits(facts: &Facts, now_ns: u64) -> Vec<WaitEntry> {
     facts.notes.iter().zip(&facts.names).map(wait).collect()
 }
 
-fn explain(job: &RunningJob, facts: &[Facts], ranks: &[RankEntry], now_ns: u64) -> String {
-    if let Some(verdict) = find_verdict(&job.members, &job.segment, facts, now_ns) {
-        return describe_verdict(&verdict, &job.members, facts, now_ns);
-    }
-    let waits: Vec<RankWaits> = ranks.iter().map(RankEntry::waits).collect();
-    let (awaited, waiters) = match find_cause(&waits) {
-        Ok(found) => found,
-        Err(why) => return why,
-    };
-    let (waiters, pid) = (name_ranks(&waiters), facts[awaited].pid);
-    match job.members[awaited].end {
-        Some(ProcessEnd::Elsewhere) => format!(
-            "{waiters} for rank {awaited}, which is on another host; run `fastpath ps --why --host \
-             HOSTS` with the hosts of the job"
-        ),
-        _ => format!("{waiters} for rank {awaited} (process {pid}), which {}", find_place(pid)),
-    }
-}
-
 /// Describes where a process that does not wait is in its program.
 fn find_place(pid: i32) -> String {
     let place = match stack::find_place(pid) {
@@ -243,15 +234,13 @@ fn is_stopped(pid: i32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
 }
 
-fn describe_into(said: &mut Document, listing: &Listing) {
+/// Describes the jobs of a host. `every` lists each rank, also where ranks do the same.
+fn describe_into(said: &mut Document, listing: &Listing, every: bool) {
     if listing.jobs.is_empty() {
         said.text(format!("this user has no job on {}", listing.host));
     }
     for job in &listing.jobs {
-        let ranks = match job.ranks.len() {
-            1 => "1 rank".to_owned(),
-            n => format!("{n} ranks"),
-        };
+        let ranks = count(job.ranks.len() as u64, "rank");
         let since = job.seconds.map_or(String::new(), |s| format!(", for {s:.0} s"));
         said.heading(format!(
             "job {} on {}: {ranks}{since}, {} shared: {}",
@@ -260,18 +249,45 @@ fn describe_into(said: &mut Document, listing: &Listing) {
             size(job.shared_bytes),
             job.command
         ));
-        for rank in &job.ranks {
-            said.text(format!(
-                "rank {} (process {}, {}) {}",
-                rank.rank,
-                rank.process,
-                size(rank.resident_bytes),
-                rank.doing
-            ));
-            rank.traffic.describe().into_iter().for_each(|line| said.text(line));
-        }
         job.why.iter().for_each(|why| said.text(why.clone()));
+        match every || job.ranks.len() <= SINGLE_MAX {
+            true => job.ranks.iter().for_each(|rank| describe_rank_into(said, rank)),
+            false => describe_groups_into(said, &job.ranks),
+        }
     }
+}
+
+fn describe_rank_into(said: &mut Document, rank: &RankEntry) {
+    said.text(format!(
+        "rank {} (process {}, {}) {}",
+        rank.rank,
+        rank.process,
+        size(rank.resident_bytes),
+        rank.doing
+    ));
+    rank.traffic.describe("").into_iter().for_each(|line| said.text(line));
+}
+
+/// Describes ranks that do the same in one line, and their traffic in total.
+fn describe_groups_into(said: &mut Document, ranks: &[RankEntry]) {
+    let described: Vec<_> = ranks.iter().map(|rank| (rank.rank, &rank.doing[..])).collect();
+    let end = ranks.iter().map(|rank| rank.rank + 1).max().unwrap_or(0);
+    let (groups, others) = limit_groups(group_ranks(end, &described));
+    for group in groups {
+        let is_member = |rank: &&RankEntry| group.ranks.binary_search(&rank.rank).is_ok();
+        let members = || ranks.iter().filter(is_member);
+        match group.ranks.len() {
+            1 => members().for_each(|rank| describe_rank_into(said, rank)),
+            _ => said.text(format!("{} {}", group.name(), group.text)),
+        }
+    }
+    others.iter().for_each(|line| said.text(line.clone()));
+    let mut total = Traffics::default();
+    ranks.iter().for_each(|rank| total.add(&rank.traffic));
+    let resident = size(ranks.iter().map(|rank| rank.resident_bytes).sum());
+    said.text(format!("all ranks: {resident} of memory"));
+    total.describe(" in total").into_iter().for_each(|line| said.text(line));
+    said.text("--ranks lists every rank with its process, messages and queues");
 }
 
 fn size(bytes: u64) -> String {

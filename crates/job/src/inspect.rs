@@ -5,11 +5,17 @@
 //! | [`facts`] | state of each rank, from its page and `/proc` |
 //! | [`jobs`] | running jobs |
 //! | [`verdict`] | whether waiting ranks can continue (pure) |
+//! | [`cause`] | the verdict, or else the rank for which most ranks wait |
 //! | [`describe`] | states and verdicts as sentences |
+//! | [`groups`] | ranks that do the same, as one sentence (pure) |
+//! | [`report`] | the cause, then each rank or group |
 
+pub mod cause;
 pub mod describe;
 pub mod facts;
+pub mod groups;
 pub mod jobs;
+pub mod report;
 pub mod verdict;
 
 use fastpath_base::sync::Ordering;

@@ -8,6 +8,10 @@ use fastpath_job::inspect::describe::{describe_note, describe_signal};
 use fastpath_job::inspect::facts::name_thread;
 use fastpath_segment::{FailureKind, RankPage, Segment};
 use std::fmt::Write as _;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 pub fn describe_failure(
     failure: &Failure, ranks: &Ranks, segment: &Segment, host: &str, now_ns: u64,
@@ -65,10 +69,44 @@ pub fn describe_failure(
     text
 }
 
-/// Reports what each rank is doing, and the cause if ranks provably wait forever.
+/// Reports the cause if ranks wait for each other or for one rank, and what each rank is doing.
 pub fn describe_ranks(ranks: &Ranks, segment: &Segment) -> String {
-    let text = inspect::describe::describe_ranks(&ranks.members(), segment);
+    let text = inspect::report::describe_ranks(&ranks.members(), segment, find_place);
     text.lines().map(|line| format!("mpiexec: {line}\n")).collect()
+}
+
+/// Longest time that `fastpath` takes to find the place of a process.
+const PLACE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Describes where a process is in its program, as `fastpath ps --why` does. The tool reads symbols and debug
+/// information, for which the launcher has no code.
+fn find_place(pid: i32) -> String {
+    let tool = std::env::current_exe().map(|own| own.with_file_name("fastpath"));
+    let place = tool
+        .ok()
+        .and_then(|tool| read_within(Command::new(tool).args(["ps", "--place", &pid.to_string()])));
+    place.unwrap_or_else(|| "does not wait in MPI".to_owned())
+}
+
+/// Runs a command and returns the line that it prints; `None` if it fails or exceeds [`PLACE_LIMIT`].
+fn read_within(command: &mut Command) -> Option<String> {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = quiet.spawn().ok()?;
+    let mut output = child.stdout.take()?;
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        _ = output.read_to_string(&mut text);
+        _ = send.send(text);
+    });
+    let text = receive.recv_timeout(PLACE_LIMIT);
+    // A child that has closed its output ends by itself.
+    if text.is_err() {
+        child.kill().ok()?;
+    }
+    let status = child.wait().ok()?;
+    let text = text.ok().filter(|_| status.success())?;
+    Some(text.trim_end().to_owned()).filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -79,6 +117,15 @@ mod tests {
     fn job() -> (Ranks, Segment) {
         let programs = ["prog", "prog"].map(String::from);
         (Ranks::new(programs), Segment::create(2, 1).unwrap())
+    }
+
+    #[test]
+    fn command__that_takes_too_long_or_fails_has_no_text() {
+        let read = |script: &str| read_within(Command::new("sh").args(["-c", script]));
+        assert_eq!(read("echo is in main"), Some("is in main".to_owned()));
+        assert_eq!(read("echo is in main; exit 1"), None);
+        assert_eq!(read("exec sleep 60"), None);
+        assert_eq!(read_within(&mut Command::new("/proc/none/fastpath")), None);
     }
 
     #[test]

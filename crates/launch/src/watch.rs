@@ -299,7 +299,7 @@ impl JobWatch<'_> {
             return text;
         }
         let ranks = self.describe_doing();
-        format!("{}. What each rank was doing:\n{ranks}", text.trim_end())
+        format!("{text}{ranks}")
     }
 
     fn describe_doing(&mut self) -> String {
@@ -375,8 +375,7 @@ impl JobWatch<'_> {
         if due(state.timeout_at) && state.ending.is_none() && self.ranks.running() > 0 {
             let limit = self.spec.timeout.unwrap_or_default().as_secs_f64();
             let text = format!(
-                "mpiexec: the job did not end within {limit} s (--timeout). What each rank was \
-                 doing:\n{}",
+                "mpiexec: the job did not end within {limit} s (--timeout)\n{}",
                 self.describe_doing()
             );
             let mut ending = end_now(TIMEOUT_CODE, text);
@@ -397,7 +396,7 @@ impl JobWatch<'_> {
         {
             let text = format!(
                 "mpiexec: collective calls can never complete, because count, datatype, root or \
-                 order of the calls differ between ranks. What each rank was doing:\n{}",
+                 order of the calls differ between ranks\n{}",
                 self.describe_doing()
             );
             state.ending = Some(end_now(DEADLOCK_CODE, text));

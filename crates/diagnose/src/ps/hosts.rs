@@ -1,8 +1,8 @@
 //! Jobs of several hosts combined: each host lists its own jobs, and waits are followed over all hosts.
 
+use fastpath_job::inspect::cause::{RankWaits, find_cause, name_ranks};
 use fastpath_report::document::Document;
 
-use super::waiting::{RankWaits, find_cause, name_ranks};
 use super::{JobEntry, Listing, RankEntry, find_place};
 use crate::on_hosts::HostGroup;
 use serde::{Deserialize, Serialize};
@@ -126,13 +126,13 @@ impl Hosts {
         true
     }
 
-    pub(super) fn describe(&self) -> Document {
+    pub(super) fn describe(&self, every: bool) -> Document {
         let mut said = Document::default();
-        for host in &self.hosts {
-            super::describe_into(&mut said, host);
-        }
         for VerdictReason { id, why } in &self.why {
             said.text(format!("{}: {why}", self.name_job(id)));
+        }
+        for host in &self.hosts {
+            super::describe_into(&mut said, host, every);
         }
         said
     }

@@ -32,7 +32,7 @@ impl From<Traffic> for MessageCount {
 }
 
 /// Messages sent by each protocol, counted separately for memory and for adapters and networks.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct SentMessages {
     eager_by_memory: MessageCount,
     eager_by_network: MessageCount,
@@ -40,7 +40,7 @@ struct SentMessages {
     rendezvous_by_network: MessageCount,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Queues {
     unexpected: u64,
     receives: u64,
@@ -137,8 +137,36 @@ fn queues_of(seen: Snapshot) -> Queues {
     }
 }
 
+impl MessageCount {
+    fn add(&mut self, other: MessageCount) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+    }
+}
+
 impl Traffics {
-    pub fn describe(&self) -> Vec<String> {
+    /// Adds the traffic of another rank.
+    pub fn add(&mut self, other: &Traffics) {
+        self.ring_slots_sent = self.ring_slots_sent.saturating_add(other.ring_slots_sent);
+        self.ring_slots_waiting = self.ring_slots_waiting.saturating_add(other.ring_slots_waiting);
+        if let Some(sent) = &other.sent {
+            let sum = self.sent.get_or_insert_default();
+            sum.eager_by_memory.add(sent.eager_by_memory);
+            sum.eager_by_network.add(sent.eager_by_network);
+            sum.rendezvous_by_memory.add(sent.rendezvous_by_memory);
+            sum.rendezvous_by_network.add(sent.rendezvous_by_network);
+        }
+        if let Some(queues) = &other.queues {
+            let sum = self.queues.get_or_insert_default();
+            sum.unexpected += queues.unexpected;
+            sum.receives += queues.receives;
+            sum.sends += queues.sends;
+            sum.send_bytes += queues.send_bytes;
+        }
+    }
+
+    /// Lines with messages sent and queue contents; `of` follows the noun.
+    pub fn describe(&self, of: &str) -> Vec<String> {
         let mut sent = Vec::new();
         if self.ring_slots_sent != 0 {
             sent.push(format!("{} of 64 B in rings", count(self.ring_slots_sent, "slot")));
@@ -169,7 +197,7 @@ impl Traffics {
         let waiting = waiting.into_iter().filter(|(count, _)| *count != 0);
         let waiting: Vec<String> = waiting.map(|(count, of)| format!("{count} {of}")).collect();
         let line = |what: &str, parts: Vec<String>| {
-            (!parts.is_empty()).then(|| format!("  {what}: {}", parts.join(", ")))
+            (!parts.is_empty()).then(|| format!("  {what}{of}: {}", parts.join(", ")))
         };
         [line("sent", sent), line("queues", waiting)].into_iter().flatten().collect()
     }

@@ -3,7 +3,6 @@
 use super::facts::{Activity, Facts, look_at_ranks};
 use super::verdict::{Verdict, judge};
 use super::{Member, ProcessEnd};
-use fastpath_base::clock::now_ns;
 use fastpath_segment::{
     AwaitedRanks, OF_WINDOW, RankPhase, Segment, UnexpectedMessage, UnexpectedSnapshot, WaitNote,
 };
@@ -14,46 +13,6 @@ use std::time::Duration;
 /// has used at least one.
 const BETWEEN_POLLS: Duration = Duration::from_millis(50);
 const NAMED_MOST: usize = 8;
-
-/// Describes the activity of each rank, in one or more lines that begin with two blanks. If a deadlock is proved, a
-/// last line without blanks describes it.
-pub fn describe_ranks(members: &[Member], segment: &Segment) -> String {
-    let before = look_at_ranks(members, segment);
-    let now_ns = now_ns();
-    let mut text = String::new();
-    let absence = |rank: usize| {
-        if segment.has_lost_place(rank) {
-            return Some("no longer running: spawned during the job, and already ended".to_owned());
-        }
-        let host = segment.other_host(rank)?;
-        Some(match segment.is_foreign(rank) {
-            true => format!("in another job, on {host}"),
-            false => format!("on another node, {host}"),
-        })
-    };
-    let mut first = 0;
-    for (number, (member, facts)) in members.iter().zip(&before).enumerate() {
-        if let Some(why) = absence(number) {
-            // A sequence of ranks with equal text gets one line.
-            if number == 0 || absence(number - 1).as_ref() != Some(&why) {
-                first = number;
-            }
-            if absence(number + 1).as_ref() != Some(&why) {
-                let _ = match number - first {
-                    0 => writeln!(text, "  rank {number} is {why}"),
-                    _ => writeln!(text, "  ranks {first} to {number} are {why}"),
-                };
-            }
-            continue;
-        }
-        let doing = describe_rank(member, facts, now_ns);
-        let _ = writeln!(text, "  rank {number} (process {}) {doing}", member.pid);
-    }
-    if let Some(verdict) = find_verdict(members, segment, &before, now_ns) {
-        let _ = writeln!(text, "{}", describe_verdict(&verdict, members, &before, now_ns));
-    }
-    text
-}
 
 /// Finds a deadlock by a second observation of the ranks. The first observation, `before`, was complete at `now_ns`.
 pub fn find_verdict(
@@ -358,7 +317,6 @@ pub fn describe_signal(signal: i32) -> String {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use fastpath_segment::WaitNoteRef;
 
     const MEMBERS: [Member; 2] = [Member { pid: 0, end: None }; 2];
 
@@ -403,31 +361,6 @@ mod tests {
     fn signals__have_names() {
         assert!(describe_signal(11).contains("SIGSEGV"));
         assert_eq!(describe_signal(40), "signal 40");
-    }
-
-    #[test]
-    fn ranks__are_listed_without_a_verdict_where_nothing_is_proved() {
-        let segment = Segment::create(2, 1).unwrap();
-        for rank in 0..2 {
-            segment.page(rank).unwrap().note_waiting(
-                0,
-                WaitNoteRef {
-                    call: "MPI_Recv",
-                    peer: 1,
-                    tag: 7,
-                    comm: "halo",
-                    bytes: 8,
-                    since_ns: 1,
-                    awaited: AwaitedRanks::of(&[1]),
-                    multiple: false,
-                    thread: 0,
-                },
-            );
-        }
-        let text = describe_ranks(&MEMBERS, &segment);
-        assert_eq!(text.lines().count(), 2, "{text}");
-        let waits = "waits in MPI_Recv, peer 1, tag 7, communicator halo, 8 bytes, for ";
-        assert_eq!(text.matches(waits).count(), 2, "{text}");
     }
 
     #[test]

@@ -1,9 +1,15 @@
-//! Wait graph of ranks. Pure functions.
+//! Cause of a hang: a proved deadlock, or else the rank for which the largest number of ranks wait.
 
+use super::describe::{describe_verdict, find_verdict};
+use super::facts::Facts;
+use super::groups::name_ranges;
+use super::{Member, ProcessEnd};
+use fastpath_segment::Segment;
 use std::collections::BTreeMap;
 
+/// Ranks that a rank waits for: a node of the wait graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RankWaits {
+pub struct RankWaits {
     /// Ranks that the rank's threads wait for, in order; None if no thread waits.
     pub named: Option<Vec<u32>>,
     /// Whether the rank only waits, as far as visible, and has waited for a second.
@@ -13,6 +19,17 @@ pub(super) struct RankWaits {
 }
 
 impl RankWaits {
+    /// The waits of a rank that was observed at `now_ns`.
+    fn of(facts: &Facts, now_ns: u64) -> RankWaits {
+        let named = facts.notes.iter().flat_map(|note| note.awaited.named().to_vec());
+        RankWaits {
+            named: (!facts.notes.is_empty()).then(|| named.collect()),
+            is_idle: facts.only_waits() && facts.has_waited_long(now_ns),
+            has_left: facts.has_left,
+        }
+    }
+
+    /// The waits of a rank that was not observed.
     pub fn unknown() -> RankWaits {
         RankWaits { named: None, is_idle: false, has_left: false }
     }
@@ -26,14 +43,36 @@ impl RankWaits {
     }
 }
 
+/// Describes in one line why the ranks of a job wait. `find_place` describes where a process that does not wait is in
+/// its program, as the end of a sentence.
+pub fn explain(
+    members: &[Member], segment: &Segment, facts: &[Facts], now_ns: u64,
+    find_place: impl FnOnce(i32) -> String,
+) -> String {
+    if let Some(verdict) = find_verdict(members, segment, facts, now_ns) {
+        return describe_verdict(&verdict, members, facts, now_ns);
+    }
+    let waits: Vec<RankWaits> = facts.iter().map(|facts| RankWaits::of(facts, now_ns)).collect();
+    let (awaited, waiters) = match find_cause(&waits) {
+        Ok(found) => found,
+        Err(why) => return why,
+    };
+    let (waiters, pid) = (name_ranks(&waiters), facts[awaited].pid);
+    match members[awaited].end {
+        Some(ProcessEnd::Elsewhere) => format!(
+            "{waiters} for rank {awaited}, which is on another host; run `fastpath ps --why --host \
+             HOSTS` with the hosts of the job"
+        ),
+        _ => format!("{waiters} for rank {awaited} (process {pid}), which {}", find_place(pid)),
+    }
+}
+
 /// Finds the rank for which the largest number of ranks wait, and these ranks. If there is no such rank, describes the
 /// waits.
-pub(super) fn find_cause(ranks: &[RankWaits]) -> Result<(usize, Vec<usize>), String> {
+pub fn find_cause(ranks: &[RankWaits]) -> Result<(usize, Vec<usize>), String> {
     if let Some(circle) = find_circle(ranks) {
         let chain = name_chain(&circle);
-        return Err(format!(
-            "{chain}: a deadlock, unless a message is in flight; run the command again to check"
-        ));
+        return Err(format!("{chain}: a deadlock, unless a message is in flight"));
     }
     find_awaited(ranks).ok_or_else(|| describe_waits(ranks))
 }
@@ -113,13 +152,13 @@ fn name_chain(circle: &[usize]) -> String {
 }
 
 /// Lists the waiting ranks, as the beginning of a sentence.
-pub(super) fn name_ranks(ranks: &[usize]) -> String {
+pub fn name_ranks(ranks: &[usize]) -> String {
     const NAMED_MOST: usize = 8;
-    let named: Vec<String> = ranks.iter().take(NAMED_MOST).map(usize::to_string).collect();
+    let named = || ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     match ranks.len() {
-        1 => format!("rank {} waits", named[0]),
-        n if n > NAMED_MOST => format!("{n} ranks wait ({}, and others)", named.join(", ")),
-        _ => format!("ranks {} wait", named.join(", ")),
+        1 => format!("rank {} waits", named()),
+        n if n > NAMED_MOST => format!("{n} ranks wait ({})", name_ranges(ranks)),
+        _ => format!("ranks {} wait", named()),
     }
 }
 
@@ -179,7 +218,7 @@ mod tests {
     fn ranks__are_named_up_to_a_number() {
         assert_eq!(name_ranks(&[3]), "rank 3 waits");
         assert_eq!(name_ranks(&[0, 2]), "ranks 0, 2 wait");
-        let many: Vec<usize> = (0..20).collect();
-        assert_eq!(name_ranks(&many), "20 ranks wait (0, 1, 2, 3, 4, 5, 6, 7, and others)");
+        let many: Vec<usize> = (0..3).chain(4..21).collect();
+        assert_eq!(name_ranks(&many), "20 ranks wait (0-2, 4-20)");
     }
 }
