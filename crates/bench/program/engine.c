@@ -265,6 +265,7 @@ void lead_loop(const struct loop *l, double duration_ns, struct figures *f) {
     bool crowded = l->find_places(l->c, f->processors);
     bool floor = l->floor && (wire >= 0 ? wire_messages(l) > 0 : !crowded && open_floor(l));
     f->operations_per_sample = choose_batch(l, &p);
+    f->checked = l->verify ? right : -1;
     /* The intervals follow without a pause. The caller shows the figures of the last one. */
     for (f->interval = options.intervals ? 1 : 0;; f->interval++) {
         measure_rounds(l, &p, duration_ns, floor, f, &parts);

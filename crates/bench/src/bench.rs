@@ -1,7 +1,8 @@
 //! `fastpath bench`: measures MPI calls, and the hardware floor of each.
 //!
 //! The benchmark program ([`crate::program`]) is compiled for the measured MPI and run as a job for each number of
-//! ranks. Results are printed as they arrive, and collected in one [`Report`].
+//! ranks. The table of a test is printed below its headline as soon as the test is measured. All results are collected
+//! in one [`Report`].
 
 pub mod copy;
 mod files;
@@ -10,6 +11,7 @@ pub mod learnt;
 pub mod options;
 pub(crate) mod pipeline;
 mod points;
+mod screen;
 pub(crate) mod startup;
 pub mod summary;
 
@@ -21,26 +23,24 @@ use fastpath_base::tell;
 use fastpath_report::catalogue::{self, Participants, Test, TestGroup};
 use fastpath_report::output::chart::Charset;
 use fastpath_report::output::table::describe_clock;
-use fastpath_report::output::{Printer, head, make_bar, print_line};
+use fastpath_report::output::{head, make_bar, print_line};
 use fastpath_report::record::{Case, Level, MissingTest, Mpi, Report};
-use indicatif::ProgressBar;
 
 use crate::interrupt;
-use crate::levels::{self, LevelPlan, SharedBoard};
+use crate::levels::{LevelPlan, SharedBoard};
 use crate::peers::ComparedMpi;
 use crate::program::{Program, ProgramEvent, ProgramJob, RunError, STALL, Settings};
 use crate::result_files::ResultFiles;
 use files::Floors;
 use options::BenchOptions;
 use pipeline::Pipelines;
+use screen::Screen;
 
 struct Session {
     mpi: ComparedMpi,
     program: Program,
     report: Report,
-    bar: ProgressBar,
-    printer: Printer,
-    shows_table: bool,
+    screen: Screen,
     pipeline: Pipelines,
 }
 
@@ -66,6 +66,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     options.check_buffers()?;
     let verbs = options.choose_verbs()?;
     let options = &BenchOptions { verbs, ..options.clone() };
+    options.check_view()?;
     let no_table = options.check_places()?;
     let store = ResultFiles::open(&options.results, options.csv.as_deref())?;
     let mut mpi = ComparedMpi::ours(&options.mpi)?.on_hosts(&options.mpi);
@@ -81,13 +82,16 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         },
         mpi,
         report,
-        bar: make_bar(1, !options.no_progress, ""),
-        printer: Printer::new(options.style),
-        shows_table: !no_table && !options.summary,
+        screen: Screen::new(
+            make_bar(1, !options.no_progress, ""),
+            options.style,
+            options.find_view(),
+            !no_table && !options.summary,
+        ),
         pipeline: Pipelines::default(),
     };
     let machine = head::describe_machine(&session.report.run.machine);
-    session.say(&machine);
+    session.screen.note(&machine);
     interrupt::keep_results();
     let (mut failure, mut written) = (None, Ok(()));
     for &ranks in &options.ranks {
@@ -97,7 +101,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
             break;
         }
     }
-    session.finish();
+    session.screen.finish(&session.report);
     if options.summary {
         let lines = summary::describe(&session.report.cases, Charset::of_locale());
         lines.iter().for_each(|line| print_line(line));
@@ -125,7 +129,7 @@ impl Session {
             let done = self.run_levels(&together, options, ranks);
             self.pipeline.end_run(&mut self.report.cases[first..]);
             let beside = self.pipeline.describe(&self.report.cases[first..]);
-            beside.to_text().lines().for_each(|line| self.say(line));
+            self.screen.note_table(&beside);
             done?;
         }
         for test in of(Participants::Alone) {
@@ -133,7 +137,8 @@ impl Session {
         }
         for test in of(Participants::Job) {
             let case = self.measure_job(test, options, ranks)?;
-            self.add(case);
+            self.screen.add(&case);
+            self.report.cases.push(case);
         }
         Ok(())
     }
@@ -152,13 +157,13 @@ impl Session {
             *clock = startup::observe_kernel_clock();
         }
         let clock = format!("clock {}", describe_clock(clock));
-        self.say(&clock);
-        self.bar.set_length(jobs.iter().sum());
-        self.bar.set_position(0);
-        self.bar.set_message(format!("{}, {ranks} ranks", test.name));
+        self.screen.note(&clock);
+        self.screen.bar.set_length(jobs.iter().sum());
+        self.screen.bar.set_position(0);
+        self.screen.bar.set_message(format!("{}, {ranks} ranks", test.name));
         startup::measure(test, ranks, jobs, || {
             let failure = self.program.run(&job, |_| ()).failure;
-            self.bar.inc(1);
+            self.screen.bar.inc(1);
             failure
         })
     }
@@ -225,36 +230,25 @@ impl Session {
     fn run_program(
         &mut self, program: &Program, job: &ProgramJob, settings: &Settings, level: Level,
     ) -> Result<(), RunError> {
-        let Session { bar, printer, shows_table, pipeline, .. } = self;
+        let Session { screen, pipeline, .. } = self;
         let (mut shown, mut stored) = (Floors::default(), Floors::default());
-        let mut outcome = program.run(job, |event| {
-            let lines = match event {
-                ProgramEvent::Start(start) => printer.comment(&start.describe()),
-                ProgramEvent::Case(case) => {
-                    let mut case = pipeline.attached(case).into_owned();
-                    shown.attach(&mut case);
-                    printer.add(&case)
-                }
-                ProgramEvent::Progress(progress) => {
-                    bar.set_length(progress.total);
-                    bar.set_position(progress.done);
-                    bar.set_message(format!("{}, {} B", progress.test, progress.bytes));
-                    return;
-                }
-                ProgramEvent::Text(text) => {
-                    bar.suspend(|| tell!("{text}"));
-                    return;
-                }
-                ProgramEvent::Missing(_)
-                | ProgramEvent::Selection(_)
-                | ProgramEvent::Learnt(_)
-                | ProgramEvent::End { .. } => {
-                    return;
-                }
-            };
-            if *shows_table {
-                bar.suspend(|| lines.iter().for_each(|line| print_line(line)));
+        let mut outcome = program.run(job, |event| match event {
+            ProgramEvent::Start(start) => screen.note(&start.describe()),
+            ProgramEvent::Case(case) => {
+                let mut case = pipeline.attached(case).into_owned();
+                shown.attach(&mut case);
+                screen.add(&case);
             }
+            ProgramEvent::Progress(progress) => {
+                screen.bar.set_length(progress.total);
+                screen.bar.set_position(progress.done);
+                screen.bar.set_message(format!("{}, {} B", progress.test, progress.bytes));
+            }
+            ProgramEvent::Text(text) => screen.bar.suspend(|| tell!("{text}")),
+            ProgramEvent::Missing(_)
+            | ProgramEvent::Selection(_)
+            | ProgramEvent::Learnt(_)
+            | ProgramEvent::End { .. } => {}
         });
         let run = &mut self.report.run;
         run.clock = outcome.clock;
@@ -297,47 +291,6 @@ impl Session {
             });
         }
     }
-
-    /// Prints a line above the tables.
-    fn say(&self, text: &str) {
-        if self.shows_table {
-            let lines = self.printer.comment(text);
-            lines.iter().for_each(|line| print_line(line));
-        }
-    }
-
-    fn add(&mut self, case: Case) {
-        if self.shows_table {
-            let lines = self.printer.add(&case);
-            self.bar.suspend(|| lines.iter().for_each(|line| print_line(line)));
-        }
-        self.report.cases.push(case);
-    }
-
-    /// Prints the text below the tables.
-    fn finish(&self) {
-        self.bar.finish_and_clear();
-        if !self.shows_table || self.report.cases.is_empty() && self.report.missing.is_empty() {
-            return;
-        }
-        for missing in &self.report.missing {
-            print_line(&format!("\n{}", describe_absence(missing)));
-        }
-        let levels = levels::describe_levels(&self.report).to_text();
-        levels.lines().for_each(print_line);
-        if !self.report.cases.is_empty() {
-            print_line(&self.printer.describe_end(&self.report));
-        }
-    }
-}
-
-fn describe_absence(missing: &MissingTest) -> String {
-    let lower = catalogue::find(&missing.test).is_some_and(|t| t.levels.contains(&Level::Protocol));
-    let elsewhere = match missing.level == Level::Mpi && missing.reason.contains("of Fastpath") {
-        true if lower => " (the test exists at levels below MPI; pass --level transport,protocol)",
-        _ => "",
-    };
-    format!("{} is missing: {}{elsewhere}", missing.test, missing.reason)
 }
 
 /// Name of a library in tables: the words before its version.

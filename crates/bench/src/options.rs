@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::{Args, value_parser};
 use fastpath_base::config::{parse_duration_ns, parse_size};
+use fastpath_report::output::table::TableView;
 use fastpath_report::record::Level;
+use fastpath_report::screen::find_table_columns;
 use serde::{Deserialize, Serialize};
 
 use verbs::Connection;
@@ -159,6 +161,34 @@ pub struct CaseOptions {
     #[serde(rename = "type")]
     #[arg(long = "type", value_name = "TYPE", value_parser = ["bytes", "strided"])]
     pub layout: Option<String>,
+}
+
+/// Form of the tables on the standard output.
+#[derive(Args, Clone, Copy, Debug, Default)]
+#[command(next_help_heading = "Output")]
+pub struct ViewOptions {
+    /// Print every column; by default, those that fit the terminal or COLUMNS (80 if neither is known)
+    #[arg(long)]
+    pub wide: bool,
+    /// Explain the columns and the hardware floor, and print how they were measured
+    #[arg(long)]
+    pub explain: bool,
+    /// Draw a chart below each table of several sizes
+    #[arg(long)]
+    pub plot: bool,
+}
+
+impl ViewOptions {
+    /// Form of tables that are printed after their test.
+    pub fn find_view(self) -> TableView {
+        TableView {
+            columns: find_table_columns(),
+            is_wide: self.wide,
+            explains: self.explain,
+            plots: self.plot,
+            streams: false,
+        }
+    }
 }
 
 /// The MPI to measure.

@@ -20,7 +20,7 @@ pub fn write(
         serde_json::to_writer_pretty(&mut out, found)?;
         return writeln!(out);
     }
-    out.write_all(describe().to_text().as_bytes())
+    out.write_all(describe().to_screen().as_bytes())
 }
 
 /// A part of a document.

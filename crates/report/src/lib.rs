@@ -11,6 +11,7 @@ pub mod files;
 pub mod format;
 #[cfg(test)]
 mod fuzz;
+pub mod headline;
 pub mod html;
 pub mod lists;
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod mutate;
 pub mod output;
 pub mod record;
 mod scale;
+pub mod screen;
 pub mod statistics;
 pub mod surroundings;
 #[cfg(any(test, feature = "testing"))]

@@ -1,7 +1,7 @@
 //! Output of results: a table for people, comma-separated values, JSON, and the columns of OSU and perftest.
 //!
-//! A table grows line by line during the run. Measurements are therefore visible even if the run fails or its result
-//! cannot be written.
+//! The table of a test is printed as soon as the test is measured. Measurements are therefore visible even if the run
+//! fails or its result cannot be written.
 
 pub mod chart;
 pub mod csv;
@@ -9,6 +9,7 @@ pub mod file;
 pub mod head;
 pub mod json;
 pub mod paths;
+pub mod plot;
 pub mod style;
 pub mod table;
 
@@ -21,10 +22,11 @@ use fastpath_base::tell;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cliffs;
+use crate::document::terminal::wrap_lines;
 use crate::record::{Case, Report};
 use file::PendingResult;
 use style::StyledTable;
-use table::CaseTable;
+use table::{CaseTable, TableView};
 
 /// Tool whose columns a table has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -47,10 +49,10 @@ pub enum Printer {
 }
 
 impl Printer {
-    /// An empty table.
-    pub fn new(style: Style) -> Printer {
+    /// An empty table. `view` is the form of a table with this tool's columns.
+    pub fn new(style: Style, view: TableView) -> Printer {
         match style {
-            Style::Fastpath => Printer::Table(CaseTable::default()),
+            Style::Fastpath => Printer::Table(CaseTable::new(view)),
             other => Printer::Styled(StyledTable::new(other)),
         }
     }
@@ -64,7 +66,15 @@ impl Printer {
         text.lines().map(|line| format!("{mark}{line}")).collect()
     }
 
-    /// Adds a case, and returns its lines.
+    /// Returns the lines of cases that have been added and not printed.
+    pub fn finish(&mut self) -> Vec<String> {
+        match self {
+            Printer::Table(table) => table.finish(),
+            Printer::Styled(_) => Vec::new(),
+        }
+    }
+
+    /// Adds a case, and returns the lines to print: those of the case, or those of all cases of the previous test.
     pub fn add(&mut self, case: &Case) -> Vec<String> {
         match self {
             Printer::Table(table) => table.add(case),
@@ -72,15 +82,20 @@ impl Printer {
         }
     }
 
-    /// Text below the last table: the meaning of its columns, and steps in the sweeps.
-    pub fn describe_end(&self, report: &Report) -> String {
+    /// Text below the last table: meaning of the columns, protocols, and steps in the sweeps; empty unless the view
+    /// `explains`.
+    pub fn describe_end(&self, report: &Report, view: TableView) -> String {
         let boundaries = cliffs::list_cache_boundaries();
         let steps = cliffs::describe(&report.cases, &boundaries);
         match self {
             Printer::Table(_) => {
+                if !view.explains {
+                    return String::new();
+                }
                 let overhead = table::describe_overhead(&report.cases);
                 let ways = paths::describe(&report.cases);
-                format!("\n{}\n{overhead}\n{ways}{}", table::LEGEND, steps.trim_end())
+                let text = format!("\n{}{overhead}\n{ways}{steps}", table::LEGEND);
+                wrap_lines(text.trim_end(), Some(view.columns))
             }
             Printer::Styled(_) => steps.lines().map(|l| format!("# {l}\n")).collect(),
         }
@@ -90,8 +105,9 @@ impl Printer {
 /// Complete tables of a result, for results that were not printed line by line.
 pub fn format_tables(report: &Report) -> String {
     let mut table = CaseTable::default();
-    let lines = report.cases.iter().flat_map(|case| table.add(case));
-    lines.map(|line| line + "\n").collect()
+    let mut lines: Vec<String> = report.cases.iter().flat_map(|case| table.add(case)).collect();
+    lines.extend(table.finish());
+    lines.into_iter().map(|line| line + "\n").collect()
 }
 
 /// Prints a text. A reader that closes the output early is not an error.
@@ -170,10 +186,12 @@ mod tests {
         report.cases[1].bytes = 1;
         report.cases[1].samples = [1500.0; 3].into_iter().collect();
         for style in [Style::Fastpath, Style::Osu, Style::Perftest] {
-            let mut printer = Printer::new(style);
-            let lines: Vec<String> = report.cases.iter().flat_map(|c| printer.add(c)).collect();
+            let mut printer = Printer::new(style, TableView::default());
+            let mut lines: Vec<String> = report.cases.iter().flat_map(|c| printer.add(c)).collect();
+            lines.extend(printer.finish());
             assert!(lines.len() > 2 * report.cases.len() - 1, "{lines:?}");
-            let end = printer.describe_end(&report);
+            let end =
+                printer.describe_end(&report, TableView { explains: true, ..TableView::default() });
             assert!(end.contains("0 to 1 B"), "{end}");
         }
         assert!(format_tables(&report).contains("latency"));

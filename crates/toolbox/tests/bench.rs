@@ -81,7 +81,7 @@ fn report_of(output: &Output) -> Value {
 #[test]
 fn table__has_every_statistic() {
     let mpi = Mpi::new("table", &say(&[START, CASE]));
-    let output = mpi.bench(&["pingpong"]);
+    let output = mpi.bench(&["pingpong", "--wide"]);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     for word in [
@@ -101,13 +101,28 @@ fn table__has_every_statistic() {
 }
 
 #[test]
+fn headline__comes_first_and_lines_fit_80_columns() {
+    let mpi = Mpi::new("headline", &say(&[START, CASE, LARGE]));
+    for options in [&[][..], &["--explain"], &["--plot"], &["--explain", "--plot"]] {
+        let output = mpi.bench(&[&["latency"], options].concat());
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let headline = "8 B: 200 ns half round trip; 64 KiB: 328 GB/s, 0.50 of the copy limit\n";
+        assert!(text.starts_with(headline), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert_eq!(text.contains("nearest rank"), options.contains(&"--explain"), "{text}");
+        assert_eq!(text.contains("Time by size"), options.contains(&"--plot"), "{text}");
+    }
+}
+
+#[test]
 fn ping_pong__of_large_messages_stands_beside_the_bare_pipeline() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return;
     }
     let mpi = Mpi::new("pipeline", &say(&[START, CASE, LARGE]));
     let json = mpi.0.join("result.json");
-    let words = ["latency", "--sizes", "8,64K", "--json"];
+    let words = ["latency", "--sizes", "8,64K", "--wide", "--explain", "--json"];
     let output = mpi.bench_with_floor(&[&words[..], &[json.to_str().unwrap()]].concat());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("0/0!"), "a line like none here: {text}");

@@ -7,10 +7,11 @@ use clap::{Args, value_parser};
 use fastpath_report::catalogue::{self, Test};
 use fastpath_report::output::Style;
 use fastpath_report::output::file::is_standard;
+use fastpath_report::output::table::TableView;
 use fastpath_report::record::Level;
 
 use crate::options::verbs::VerbsOptions;
-use crate::options::{LevelName, MpiOptions, PathOptions, RANKS_MAX, TransportName};
+use crate::options::{LevelName, MpiOptions, PathOptions, RANKS_MAX, TransportName, ViewOptions};
 use crate::program::{Settings, list_options};
 use crate::result_files::ResultOptions;
 
@@ -49,6 +50,9 @@ pub struct BenchOptions {
     /// Measure for some seconds and print one screen instead of the table: latency, floor and chart (ping-pongs only)
     #[arg(help_heading = "Output", long)]
     pub summary: bool,
+    /// Form of the tables
+    #[command(flatten)]
+    pub view: ViewOptions,
     /// Do not show a progress bar
     #[arg(help_heading = "Output", long)]
     pub no_progress: bool,
@@ -61,6 +65,26 @@ pub struct BenchOptions {
 }
 
 impl BenchOptions {
+    /// Form of the tables. Repeated measurements are printed one by one, because they may have no end.
+    pub fn find_view(&self) -> TableView {
+        TableView { streams: self.measure.intervals.is_some(), ..self.view.find_view() }
+    }
+
+    /// Checks that the table has the form of this tool, if options of that form are given.
+    ///
+    /// # Errors
+    /// The table has another tool's columns, or is not printed.
+    pub fn check_view(&self) -> Result<()> {
+        let view = self.view;
+        let given = [("--wide", view.wide), ("--explain", view.explain), ("--plot", view.plot)];
+        let Some((name, _)) = given.iter().find(|(_, is_given)| *is_given) else {
+            return Ok(());
+        };
+        ensure!(self.style == Style::Fastpath, "{name} exists only for --style fastpath");
+        ensure!(!self.summary, "{name} changes tables, and --summary prints none; omit {name}");
+        Ok(())
+    }
+
     /// Returns whether tests run at this level.
     pub fn has_level(&self, level: Level) -> bool {
         self.levels.iter().any(|name| name.means(level))
@@ -277,6 +301,17 @@ mod tests {
         for wrong in ["--buffer=stack", "--offset=4096", "--type=tree"] {
             assert!(parse(&["latency", wrong]).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn view__is_of_this_tools_tables() {
+        let check = |words: &[&str]| parse(words).unwrap().check_view();
+        assert!(check(&["latency", "--wide", "--explain", "--plot"]).is_ok());
+        assert!(check(&["latency", "--style=osu"]).is_ok());
+        for wrong in [["--wide", "--style=osu"], ["--plot", "--summary"]] {
+            assert!(check(&wrong).unwrap_err().to_string().contains(wrong[0]), "{wrong:?}");
+        }
+        assert!(parse(&["latency", "--intervals=3"]).unwrap().find_view().streams);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use anyhow::{Result, bail, ensure};
 use fastpath_report::document::wrap;
 use fastpath_report::format::{format_number, size, time};
+use fastpath_report::headline::{find_busy_share, find_floor, find_median};
 use fastpath_report::output::chart::{COLUMNS, Charset, Curve, draw};
 use fastpath_report::output::file::is_standard;
 use fastpath_report::record::{Case, Quantity};
@@ -15,12 +16,6 @@ const SIZES: [u64; 9] = [8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 <
 
 /// Default time for the samples of a case, in milliseconds.
 const DURATION_MS: f64 = 100.0;
-
-/// Smallest processor share, in percent, of a rank that no other program disturbs.
-const UNDISTURBED_PERCENT: f64 = 90.0;
-
-/// Largest message, in bytes, at which a rank of an idle machine polls instead of sleeping.
-const POLLED_MAX: u64 = 4 << 10;
 
 impl BenchOptions {
     /// Returns the options with the default sizes and duration of a summary.
@@ -75,7 +70,7 @@ pub fn describe(cases: &[Case], charset: Charset) -> Vec<String> {
 
 fn choose_cases(cases: &[Case]) -> Vec<&Case> {
     let is_pingpong =
-        |c: &&Case| c.of == Quantity::HalfRoundTrip && c.bytes > 0 && median(c).is_some();
+        |c: &&Case| c.of == Quantity::HalfRoundTrip && c.bytes > 0 && find_median(c).is_some();
     let Some(first) = cases.iter().find(is_pingpong) else {
         return Vec::new();
     };
@@ -86,52 +81,40 @@ fn choose_cases(cases: &[Case]) -> Vec<&Case> {
     chosen
 }
 
-fn median(case: &Case) -> Option<f64> {
-    case.samples.quantile(0.5).filter(|ns| *ns > 0.0)
-}
-
-fn floor(case: &Case) -> Option<f64> {
-    case.floor.as_ref()?.quantile(0.5).filter(|ns| *ns > 0.0)
-}
-
 fn make_curves(cases: &[&Case]) -> [Curve; 2] {
     let points = |of: fn(&Case) -> Option<f64>| -> Vec<(u64, f64)> {
         cases.iter().filter_map(|c| Some((c.bytes, of(c)?))).collect()
     };
     [
-        Curve { points: points(median), is_dotted: false },
-        Curve { points: points(floor), is_dotted: true },
+        Curve { points: points(find_median), is_dotted: false },
+        Curve { points: points(find_floor), is_dotted: true },
     ]
 }
 
 fn describe_latency(case: &Case) -> Vec<String> {
-    let ns = median(case).unwrap_or_default();
+    let ns = find_median(case).unwrap_or_default();
     let latency = format!("{} for {}, median of half a round trip", time(ns), size(case.bytes));
     let of = case.floor_of.as_deref().unwrap_or("hardware");
     let mut lines = vec![format!("Message latency  {latency}")];
-    lines.extend(floor(case).map(|ns| format!("Hardware floor   {}, {of}", time(ns))));
+    lines.extend(find_floor(case).map(|ns| format!("Hardware floor   {}, {of}", time(ns))));
     lines
 }
 
 /// Sentence about other programs during the measurement, instead of the ratio to the floor; None on an idle machine.
 pub fn describe_busy(cases: &[&Case]) -> Option<String> {
-    let small = cases.iter().filter(|c| c.bytes <= POLLED_MAX);
-    let shares: Vec<f64> = small.filter_map(|c| c.processor_percent).collect();
-    let mean = shares.iter().sum::<f64>() / shares.len() as f64;
     let fastest = cases.first()?.samples.summarize()?.min;
-    (mean < UNDISTURBED_PERCENT).then(|| {
-        format!(
-            "The machine is busy: the sending rank had {mean:.0} % of a processor. The times are \
-             therefore too long, and no ratio to the floor is printed. The fastest sample took {}. \
-             Run the test again on an idle machine.",
-            time(fastest)
-        )
-    })
+    let mean = find_busy_share(cases)?;
+    Some(format!(
+        "The machine is busy: the sending rank had {mean:.0} % of a processor. The times are \
+         therefore too long, and no ratio to the floor is printed. The fastest sample took {}. \
+         Run the test again on an idle machine.",
+        time(fastest)
+    ))
 }
 
 /// Sentence about the ratio of a latency to its floor.
 pub fn describe_ratio(case: &Case) -> String {
-    let Some((latency, floor)) = median(case).zip(floor(case)) else {
+    let Some((latency, floor)) = find_median(case).zip(find_floor(case)) else {
         return "No hardware floor was measured for comparison.".to_owned();
     };
     let ratio = latency / floor;

@@ -1,7 +1,8 @@
-//! A document on a terminal or in a pipe: plain lines, with columns of fitting width.
+//! A document on a terminal or in a pipe: plain lines, with columns of fitting width. On a terminal, lines are wrapped.
 
-use super::{Block, Cell, Column, Document, Table};
+use super::{Block, Cell, Column, Document, Table, wrap};
 use crate::format::behind;
+use crate::screen;
 
 fn plain(cell: &Cell) -> String {
     cell.text.clone() + &behind(" ", &cell.below)
@@ -47,9 +48,41 @@ impl Table {
 
     /// Headings and rows.
     pub fn to_text(&self) -> String {
-        let lines = [self.head()].into_iter().chain(self.lines());
-        lines.filter(|l| !l.is_empty()).map(|line| line + "\n").collect()
+        self.to_text_within(None)
     }
+
+    /// Headings and rows in lines of at most `columns`, if the last column is text, which is then wrapped: beside the
+    /// other columns if at least [`LAST_MIN`] columns are left, else below them.
+    pub fn to_text_within(&self, columns: Option<usize>) -> String {
+        let widths = self.measure();
+        let heads = self.columns.iter().map(|column| &column.head);
+        let mut lines = vec![self.line(&widths, heads)];
+        lines.extend(self.rows.iter().map(|row| self.line(&widths, row.iter())));
+        lines.retain(|line| !line.is_empty());
+        let fits = |line: &String| columns.is_none_or(|columns| line.chars().count() <= columns);
+        let before: usize = widths.iter().rev().skip(1).map(|width| width + 1).sum();
+        let has_text = self.columns.last().is_some_and(|column| column.is_text);
+        let format = |line: String| match columns {
+            Some(columns) if has_text && !fits(&line) => split_last(&line, before, columns),
+            _ => line + "\n",
+        };
+        lines.into_iter().map(format).collect()
+    }
+}
+
+/// Least width of a wrapped last column that stays beside the other columns.
+const LAST_MIN: usize = 28;
+/// Indentation of a last column below the others.
+const BELOW: usize = 4;
+
+/// Wraps the text of a line that begins at column `before`.
+fn split_last(line: &str, before: usize, columns: usize) -> String {
+    let at = line.char_indices().nth(before).map_or(line.len(), |(at, _)| at);
+    let (others, last) = line.split_at(at);
+    if before + LAST_MIN <= columns {
+        return others.to_owned() + wrap(last, columns, before, before).trim_start();
+    }
+    format!("{}\n{}", others.trim_end(), wrap(last, columns, BELOW, BELOW))
 }
 
 const NAME: usize = 16;
@@ -57,19 +90,30 @@ const NAME: usize = 16;
 impl Document {
     /// Formats the document as lines. An empty line precedes each heading but the first; the content below is indented.
     pub fn to_text(&self) -> String {
+        self.to_text_within(None)
+    }
+
+    /// Formats the document for the standard output, as wide as its terminal.
+    pub fn to_screen(&self) -> String {
+        self.to_text_within(screen::find_columns())
+    }
+
+    /// Formats the document in lines of at most `columns`. Columns of numbers are not wrapped.
+    pub fn to_text_within(&self, columns: Option<usize>) -> String {
         let mut text = String::new();
         let mut indent = "";
         for block in &self.0 {
-            let (lines, begins) = match block {
-                Block::Heading(heading) => (format!("{heading}\n"), true),
-                Block::Text(line) => (format!("{line}\n"), false),
-                Block::Pairs(pairs) => (format_pairs(pairs), false),
-                Block::Table(table) => (table.to_text(), false),
-            };
+            let begins = matches!(block, Block::Heading(_));
             if begins {
                 text += if text.is_empty() { "" } else { "\n" };
                 indent = "";
             }
+            let room = columns.map(|columns| columns.saturating_sub(indent.len()));
+            let lines = match block {
+                Block::Heading(line) | Block::Text(line) => wrap_lines(line, room),
+                Block::Pairs(pairs) => format_pairs(pairs, room),
+                Block::Table(table) => table.to_text_within(room),
+            };
             text.extend(lines.lines().map(|line| format!("{indent}{line}\n")));
             indent = if begins { "  " } else { indent };
         }
@@ -77,11 +121,73 @@ impl Document {
     }
 }
 
-fn format_pairs(pairs: &[(String, String)]) -> String {
+/// Wraps the lines of a text that exceed `columns`. Continuations are indented by two columns more than their line.
+pub fn wrap_lines(text: &str, columns: Option<usize>) -> String {
+    let wrap_line = |line: &str| match columns {
+        Some(columns) if line.chars().count() > columns => {
+            let indent = line.len() - line.trim_start_matches(' ').len();
+            wrap(line, columns, indent, indent + 2)
+        }
+        _ => format!("{line}\n"),
+    };
+    match text.is_empty() {
+        true => "\n".to_owned(),
+        false => text.lines().map(wrap_line).collect(),
+    }
+}
+
+fn format_pairs(pairs: &[(String, String)], columns: Option<usize>) -> String {
     let widest = pairs.iter().map(|(name, _)| name.chars().count()).max();
     let width = widest.unwrap_or(0).max(NAME);
-    pairs
-        .iter()
-        .map(|(name, value)| format!("{name:<width$} {value}").trim_end().to_owned() + "\n")
-        .collect()
+    let format = |(name, value): &(String, String)| {
+        let line = format!("{name:<width$} {value}").trim_end().to_owned();
+        match columns {
+            Some(columns) if line.chars().count() > columns => {
+                split_last(&line, width + 1, columns)
+            }
+            _ => line + "\n",
+        }
+    };
+    pairs.iter().map(format).collect()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn make_document() -> Document {
+        let mut said = Document::default();
+        let prose = "a value of several words that does not fit into the given width of a line";
+        said.heading(format!("heading: {prose}"));
+        said.text(format!("  indented: {prose}"));
+        said.pair("name", prose);
+        let mut table = Table::of("size>8|what<10|");
+        table.row(["8", "first", prose]);
+        table.row(["16", "second", "short"]);
+        said.table(table);
+        said
+    }
+
+    #[test]
+    fn document__fits_its_columns_and_keeps_every_word() {
+        let words =
+            |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+        let whole = make_document().to_text();
+        for columns in [40, 60, 80] {
+            let text = make_document().to_text_within(Some(columns));
+            assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
+            assert_eq!(words(&text), words(&whole), "{text}");
+        }
+        assert_eq!(make_document().to_text_within(Some(200)), whole);
+    }
+
+    #[test]
+    fn last_column__is_beside_the_others_or_below_them() {
+        let text = make_document().to_text_within(Some(60));
+        assert!(text.contains("\n         8 first      a value"), "{text}");
+        assert!(text.contains(&format!("\n  {:20}", "")), "aligned: {text}");
+        let text = make_document().to_text_within(Some(40));
+        assert!(text.contains("\n         8 first\n      a value"), "{text}");
+    }
 }

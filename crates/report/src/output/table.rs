@@ -4,18 +4,51 @@
 use fastpath_base::topology;
 
 use crate::catalogue::find;
-use crate::document;
+use crate::document::{self, terminal::wrap_lines};
 use crate::format::megabytes_per_s;
+use crate::headline;
+use crate::output::chart::Charset;
+use crate::output::plot;
 use crate::record::{Case, Clock, Level};
+use crate::screen;
 use crate::statistics::is_same_line;
 
-/// A table that grows with each case.
+/// Form of the tables on the standard output.
+#[derive(Clone, Copy, Debug)]
+pub struct TableView {
+    /// Width in columns.
+    pub columns: usize,
+    /// Whether tables have every statistic, whatever their width.
+    pub is_wide: bool,
+    /// Whether the meaning of the columns and the conditions follow the tables.
+    pub explains: bool,
+    /// Whether a chart follows each table.
+    pub plots: bool,
+    /// Whether each case is printed as soon as it is measured, without a headline.
+    pub streams: bool,
+}
+
+impl Default for TableView {
+    fn default() -> TableView {
+        let columns = screen::COLUMNS;
+        TableView { columns, is_wide: false, explains: false, plots: false, streams: false }
+    }
+}
+
+/// Tables of cases: a group of rows for each test, number of ranks and level.
 #[derive(Debug, Default)]
 pub struct CaseTable {
+    view: TableView,
+    /// Cases of the current group, until all of them are measured.
+    cases: Vec<Case>,
     /// Test, ranks and level of the current rows.
     group: Option<(String, u32, Level)>,
     /// Meaning of a time, as printed above the current rows.
     headed: String,
+    /// Other meanings of a time in the current group.
+    others: Vec<String>,
+    /// Places in [`COLUMNS`] of the columns of the current group.
+    chosen: Vec<usize>,
     columns: document::Table,
 }
 
@@ -64,36 +97,122 @@ fn optional(value: Option<f64>, decimals: usize) -> String {
 }
 
 impl CaseTable {
-    /// Returns the lines for one more case.
+    /// Creates tables of this form.
+    pub fn new(view: TableView) -> CaseTable {
+        CaseTable { view, ..CaseTable::default() }
+    }
+
+    /// Adds a case, and returns the lines that can be printed: those of the case, or those of the previous group if the
+    /// case begins another one.
     pub fn add(&mut self, case: &Case) -> Vec<String> {
-        let mut lines = Vec::new();
-        let time = describe_time(case);
-        let group = (case.test.clone(), case.ranks, case.level);
-        if self.group.as_ref() != Some(&group) {
-            self.group = Some(group);
-            self.headed = time.clone();
-            self.columns = make_columns(variant_width(&case.test).max(case.variant.len()));
-            lines.extend([String::new(), say_head(case), self.columns.head()]);
+        if self.view.streams {
+            let is_new = self.group.as_ref() != Some(&name_group(case));
+            let head = if is_new { self.begin(&[case]) } else { Vec::new() };
+            return head.into_iter().chain(self.format_rows(case)).collect();
+        }
+        let is_other = self.cases.last().is_some_and(|last| name_group(last) != name_group(case));
+        let lines = if is_other { self.finish() } else { Vec::new() };
+        self.cases.push(case.clone());
+        lines
+    }
+
+    /// Returns the lines of the last group: its result in a sentence, its table and its chart.
+    pub fn finish(&mut self) -> Vec<String> {
+        let cases = std::mem::take(&mut self.cases);
+        let cases: Vec<&Case> = cases.iter().collect();
+        if cases.is_empty() {
+            return Vec::new();
+        }
+        // The first headline is the first line of the output.
+        let mut lines = if self.group.is_none() { Vec::new() } else { vec![String::new()] };
+        let charset = Charset::of_locale();
+        if let Some(headline) = headline::describe(cases.iter().copied()) {
+            lines.extend(self.wrap(&charset.encode(&headline)));
+        }
+        lines.extend(self.begin(&cases));
+        cases.iter().for_each(|case| lines.extend(self.format_rows(case)));
+        for (at, time) in std::mem::take(&mut self.others).iter().enumerate() {
+            lines.extend(self.wrap(&format!("  {} {time}", "*".repeat(at + 1))));
+        }
+        if self.view.plots {
+            lines.extend(plot::draw_cases(&cases, charset));
+        }
+        lines
+    }
+
+    fn wrap(&self, text: &str) -> Vec<String> {
+        wrap_lines(text, Some(self.view.columns)).lines().map(str::to_owned).collect()
+    }
+
+    /// Begins a group that has at least these cases; returns its head.
+    fn begin(&mut self, cases: &[&Case]) -> Vec<String> {
+        let Some(first) = cases.first() else {
+            return Vec::new();
+        };
+        self.group = Some(name_group(first));
+        self.headed = describe_time(first);
+        let rows: Vec<Vec<String>> = cases.iter().map(|case| list_cells(case)).collect();
+        let width = rows.iter().map(|row| row[VARIANT].chars().count()).max().unwrap_or(0);
+        let is_open = self.view.streams || self.view.is_wide;
+        let width = width.max(if is_open { variant_width(&first.test) } else { 0 });
+        self.chosen = match self.view.is_wide {
+            true => (0..COLUMNS.len()).collect(),
+            // Two columns are left for the marks behind a row.
+            false => choose_columns(&rows, width, self.view.columns - 2),
+        };
+        self.columns = make_columns(&self.chosen, width);
+        let mut lines = vec![String::new()];
+        lines.extend(self.wrap(&describe_group(first)));
+        lines.push(self.columns.head());
+        lines
+    }
+
+    /// Text behind a row whose times have this meaning: empty for that of the head, else the meaning, or the mark of its
+    /// line below the table.
+    fn mark_meaning(&mut self, time: String) -> String {
+        if time == self.headed {
+            return String::new();
+        }
+        if self.view.streams {
+            return format!("  ({time})");
+        }
+        let known = self.others.iter().position(|other| *other == time);
+        let at = known.unwrap_or(self.others.len());
+        if known.is_none() {
+            self.others.push(time);
+        }
+        format!(" {}", "*".repeat(at + 1))
+    }
+
+    /// Formats the lines of a case.
+    fn format_rows(&mut self, case: &Case) -> Vec<String> {
+        let mut all = list_cells(case);
+        // The mark of a floor of another state stays visible without its column.
+        if all[LINE].ends_with('!') && !self.chosen.contains(&LINE) {
+            all[RATIO].push('!');
         }
         let mark = match case.checked {
             Some(false) => "  WRONG CONTENTS",
             _ => "",
         };
-        let other = match time == self.headed {
-            true => String::new(),
-            false => format!("  ({time})"),
-        };
-        lines.push(self.columns.format_row(list_cells(case)) + mark + &other);
+        let other = self.mark_meaning(describe_time(case));
+        let cells = self.chosen.iter().map(|&at| all[at].clone());
+        let mut lines = vec![self.columns.format_row(cells) + mark + &other];
         for (name, value) in &case.defined {
             lines.push(format!("{:>9}   {name}: {value:.1} {}", "", case.unit));
         }
         if !case.counts.is_empty() {
             let said: Vec<String> =
                 case.counts.iter().map(|(name, value)| format!("{name} {value:.3}")).collect();
-            lines.push(format!("{:>9}   {}", "", said.join(", ")));
+            let counts = format!("{:>9}   {}", "", said.join(", "));
+            lines.extend(self.wrap(&counts));
         }
         lines
     }
+}
+
+fn name_group(case: &Case) -> (String, u32, Level) {
+    (case.test.clone(), case.ranks, case.level)
 }
 
 /// Width of the longest variant of a test, in characters. Known in advance, because the table grows line by line.
@@ -111,7 +230,8 @@ fn describe_time(case: &Case) -> String {
     format!("{window}{} of {}", case.unit, case.of.text())
 }
 
-fn say_head(case: &Case) -> String {
+/// Describes what the rows of a group are.
+fn describe_group(case: &Case) -> String {
     let text = find(&case.test).map_or("", |t| t.text);
     let touched = match case.is_touched() {
         true => {
@@ -130,17 +250,61 @@ fn say_head(case: &Case) -> String {
     )
 }
 
-/// Creates the columns, with variants of `width` characters.
-fn make_columns(width: usize) -> document::Table {
-    const TIMES: &str = "min>9|median>9|mean>9|p90>9|p99>9|p99.9>9|max>9";
-    const OTHERS: &str = "samples>8|each>5|MB/s>9|M/s>8|floor>8|ratio>7|line>7";
-    document::Table::of(&format!("bytes>9|variant<{width}|{TIMES}|{OTHERS}"))
+/// Heading, least width and rank of each column. A table that is too narrow for all lacks those with the highest ranks.
+const COLUMNS: [(&str, usize, u8); 16] = [
+    ("bytes", 9, 0),
+    ("variant", 0, 0),
+    ("min", 9, 5),
+    ("median", 9, 0),
+    ("mean", 9, 7),
+    ("p90", 9, 8),
+    ("p99", 9, 4),
+    ("p99.9", 9, 9),
+    ("max", 9, 6),
+    ("samples", 8, 10),
+    ("each", 5, 11),
+    ("MB/s", 9, 2),
+    ("M/s", 8, 3),
+    ("floor", 8, 1),
+    ("ratio", 7, 1),
+    ("line", 7, 12),
+];
+
+/// Places of columns in [`COLUMNS`].
+const VARIANT: usize = 1;
+const MEDIAN: usize = 3;
+const RATIO: usize = 14;
+const LINE: usize = 15;
+
+/// Chooses the columns that have values and fit into `columns`, with variants of `width` characters.
+fn choose_columns(rows: &[Vec<String>], width: usize, columns: usize) -> Vec<usize> {
+    let has_values = |at: usize| rows.iter().any(|row| !["", "-"].contains(&&row[at][..]));
+    let mut order: Vec<usize> = (0..COLUMNS.len()).filter(|&at| has_values(at)).collect();
+    order.sort_by_key(|&at| COLUMNS[at].2);
+    let mut used = 0;
+    let fitting = order.iter().take_while(|&&at| {
+        used += 1 + if at == VARIANT { width } else { COLUMNS[at].1 };
+        COLUMNS[at].2 == 0 || used <= columns + 1
+    });
+    let mut order: Vec<usize> = fitting.copied().collect();
+    order.sort_unstable();
+    order
 }
 
+/// Creates the chosen columns, with variants of `width` characters.
+fn make_columns(chosen: &[usize], width: usize) -> document::Table {
+    document::Table::new(chosen.iter().map(|&at| match at {
+        VARIANT => document::Column::text(COLUMNS[at].0, width.max(COLUMNS[at].0.len())),
+        _ => document::Column::number(COLUMNS[at].0, COLUMNS[at].1),
+    }))
+}
+
+/// Formats the values of all [`COLUMNS`].
 fn list_cells(case: &Case) -> Vec<String> {
     let mut cells = vec![case.bytes.to_string(), case.variant.clone()];
     let Some(s) = case.samples.summarize() else {
-        cells.push("no samples".to_owned());
+        cells.resize(COLUMNS.len(), String::new());
+        cells[MEDIAN] = "no samples".to_owned();
         return cells;
     };
     let floor = case.floor.as_ref().and_then(|f| f.quantile(0.5));
@@ -179,18 +343,23 @@ pub fn describe_overhead(cases: &[Case]) -> String {
     )
 }
 
+/// Options that print more, once, below the tables.
+pub const HINT: &str = "--wide: all statistics; --explain: columns, floor, steps; --plot: chart";
+
 /// Legend of the columns, once, below the tables.
 pub const LEGEND: &str = "\
+bytes: payload of a message or call. min to max: of all samples, in the unit above the table; p99 \
+etc. are nearest rank.
 each: number of operations in a sample, which is their mean. Samples of the warm-up do not count.
 MB/s (MB = 10^6 bytes), M/s (million messages a second) and ratio (to the floor) refer to medians.
-floor: median of the larger of a cache line one way and one copy of the message, measured in turn by
-the same ranks. For a ping-pong from 4 KiB: the bare pipeline (fastpath bench copy) plus a line,
-measured before the run; stored results also hold the time after it. For accesses to files: pwrite
+floor: median of the larger of a cache line one way and one copy of the message, measured in turn by \
+the same ranks. For a ping-pong from 4 KiB: the bare pipeline (fastpath bench copy) plus a line, \
+measured before the run; stored results also hold the time after it. For accesses to files: pwrite \
 or pread of the same bytes; for pwrite and pread: a copy.
-line: ns of a cache line one way before/after the samples. !: the cache line took another time when
-the bare pipeline was measured, so floor and ratio mean little until both are measured again, after
+line: ns of a cache line one way before/after the samples. !: the cache line took another time when \
+the bare pipeline was measured, so floor and ratio mean little until both are measured again, after \
 the run.
-p99 etc.: nearest rank.";
+";
 
 #[cfg(test)]
 #[allow(non_snake_case)]
@@ -216,6 +385,18 @@ mod tests {
         assert_eq!(million_messages_per_s(&make_case("null", 20)), None);
     }
 
+    /// Lines of tables with these cases.
+    fn format(view: TableView, cases: &[Case]) -> Vec<String> {
+        let mut table = CaseTable::new(view);
+        let mut lines: Vec<String> = cases.iter().flat_map(|case| table.add(case)).collect();
+        lines.extend(table.finish());
+        lines
+    }
+
+    const WIDE: TableView =
+        TableView { columns: 80, is_wide: true, explains: false, plots: false, streams: false };
+    const NARROW: TableView = TableView { is_wide: false, ..WIDE };
+
     #[test]
     fn columns__stand_below_their_heads_in_every_variant() {
         for (test, variant) in [
@@ -225,17 +406,71 @@ mod tests {
             ("idle", "idle=barrier"),
         ] {
             let case = Case { test: test.into(), variant: variant.into(), ..make_case("null", 20) };
-            let lines = CaseTable::default().add(&case);
-            let [.., columns, row] = &lines[..] else {
-                panic!("{lines:?}");
-            };
-            assert_eq!(columns.len(), row.len(), "{columns}\n{row}");
+            for view in [WIDE, NARROW, TableView { streams: true, ..NARROW }] {
+                let lines = format(view, std::slice::from_ref(&case));
+                let [.., columns, row] = &lines[..] else {
+                    panic!("{lines:?}");
+                };
+                assert_eq!(columns.len(), row.len(), "{columns}\n{row}");
+                assert!(row.contains(variant), "{row}");
+                assert!(view.is_wide || row.len() <= 80, "{row}");
+            }
         }
     }
 
     #[test]
-    fn table__heads_each_test_once_with_unit_and_of() {
-        let mut table = CaseTable::default();
+    fn table__narrows_to_its_columns_and_drops_empty_ones() {
+        let cases = [make_case("64", 100), make_case("64", 200)];
+        let heads = |columns: usize| -> Vec<String> {
+            let lines = format(TableView { columns, ..NARROW }, &cases);
+            let head = lines.iter().find(|line| line.contains("median")).unwrap();
+            assert!(head.len() <= columns, "{head}");
+            head.split_whitespace().map(str::to_owned).collect()
+        };
+        assert_eq!(heads(42), ["bytes", "median", "MB/s", "M/s"]);
+        let heads = heads(80);
+        assert_eq!(heads, ["bytes", "min", "median", "mean", "p99", "max", "MB/s", "M/s"]);
+        let wide = format(WIDE, &cases).join("\n");
+        assert!(wide.contains("p99.9") && wide.contains("variant"), "{wide}");
+    }
+
+    #[test]
+    fn headline__is_first_in_each_group() {
+        let mut cases = vec![make_case("64", 100), make_case("64", 100)];
+        cases.push(Case { ranks: 4, ..make_case("64", 400) });
+        let lines = format(NARROW, &cases);
+        let is_headline = |line: &&String| line.starts_with("977 KiB: ");
+        assert_eq!(lines.iter().filter(is_headline).count(), 2, "{lines:#?}");
+        assert!(lines[0].starts_with("977 KiB: "), "{lines:#?}");
+        assert!(lines[1].is_empty() && lines[3].contains("windows of 64"), "{lines:#?}");
+    }
+
+    #[test]
+    fn floor_of_another_state__is_marked_without_its_column_too() {
+        let case = Case {
+            floor: Some([50.0].into_iter().collect()),
+            floor_line: Some(200.0),
+            lines: Some([60.0, 60.0]),
+            ..make_case("null", 100)
+        };
+        for (view, mark) in [(WIDE, "60/60!"), (TableView { columns: 60, ..NARROW }, "2.00!")] {
+            let lines = format(view, std::slice::from_ref(&case));
+            assert!(lines.last().unwrap().ends_with(mark), "{lines:#?}");
+        }
+    }
+
+    #[test]
+    fn other_meaning__is_marked_and_stated_below() {
+        let other = Case { of: Quantity::HalfRoundTrip, ..make_case("null", 100) };
+        let lines = format(NARROW, &[make_case("64", 100), other]);
+        let [.., row, note] = &lines[..] else { panic!("{lines:#?}") };
+        assert!(row.ends_with(" *") && row.len() <= 80, "{lines:#?}");
+        assert_eq!(note, "  * ns of half a round trip");
+    }
+
+    #[test]
+    fn stream__heads_each_test_once_with_unit_and_of() {
+        let mut table = CaseTable::new(TableView { streams: true, ..WIDE });
         let first = table.add(&make_case("64", 100)).join("\n");
         assert!(first.contains("ns of one message"), "{first}");
         assert!(first.contains("p99.9"));
@@ -245,5 +480,6 @@ mod tests {
         let other = Case { of: Quantity::HalfRoundTrip, ..make_case("null", 100) };
         let third = table.add(&other);
         assert!(third.len() == 1 && third[0].ends_with("  (ns of half a round trip)"), "{third:?}");
+        assert!(table.finish().is_empty());
     }
 }
