@@ -153,12 +153,14 @@ test-install: build
 	tests/install/wheel.sh '$(BUILD)'
 	tests/install/deb.sh '$(BUILD)'
 	tests/install/tarball.sh '$(BUILD)'
+	tests/install/rust.sh '$(BUILD)'
 
 test-install-all: build
 	tests/install/run.sh '$(BUILD)'
 	tests/install/wheel.sh '$(BUILD)' --mpi4py
 	tests/install/deb.sh '$(BUILD)'
 	tests/install/tarball.sh '$(BUILD)'
+	tests/install/rust.sh '$(BUILD)'
 
 test-interchange: build
 	tests/interchange/run.sh '$(BUILD)' $(MPICH)
@@ -212,6 +214,7 @@ test-suites-sample: build
 # The build declares the files with entry points as modules, so cargo fmt does not find them.
 lint:
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --check --manifest-path crates/mpi-sys/Cargo.toml
 	rustfmt --check --edition 2024 crates/abi/src/entry/*.rs
 	scripts/clippy
 	scripts/lint --self-test
@@ -222,6 +225,7 @@ lint:
 
 format:
 	$(CARGO) fmt --all
+	$(CARGO) fmt --manifest-path crates/mpi-sys/Cargo.toml
 	rustfmt --edition 2024 crates/abi/src/entry/*.rs
 
 # A checked computation on 4 ranks, then the latency of a message with the hardware floor.

@@ -1,13 +1,14 @@
 //! `fastpath-abigen header`: prints `mpi.h`, or another product of the table.
 
 use fastpath_abigen::fortran::{self, BufferForm};
-use fastpath_abigen::{Table, asserts, header};
+use fastpath_abigen::{Table, asserts, declarations, header};
 use std::io::Write;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: fastpath-abigen header            the C header
        fastpath-abigen asserts           a C program that checks the header against the table
+       fastpath-abigen declarations      the source of the Rust crate fastpath-mpi-sys
        fastpath-abigen mpif.h            the include file for Fortran
        fastpath-abigen mpifp_types.f90   the Fortran module that the two others use
        fastpath-abigen mpi.f90           the Fortran module mpi
@@ -33,6 +34,7 @@ fn run() -> Result<(), String> {
     match words[..] {
         ["header"] => print(&header::emit_header(&table))?,
         ["asserts"] => print(&asserts::emit_program(&table))?,
+        ["declarations"] => print(&declarations::emit_declarations(&table))?,
         ["mpif.h"] => print(&fortran::emit_include(&table))?,
         ["mpifp_types.f90"] => print(&fortran::emit_types(&table))?,
         [name @ ("mpi.f90" | "mpi_f08.f90"), ref options @ ..] => {

@@ -1,0 +1,40 @@
+//! Declarations of the MPI 5.0 standard ABI: every function as `MPI_X` and as `PMPI_X`, constant, handle and callback
+//! type. They are text, generated from the table of Fastpath's library; no libclang is needed.
+//!
+//! The crate links `libmpi_abi` of Fastpath or of another MPI with the standard ABI. The build script takes its folder
+//! from `$MPICC -show`, `mpicc -show`, `mpicc_abi -show` or `pkg-config --libs mpi`, from the first of these that names
+//! the library.
+//!
+//! ```no_run
+//! use fastpath_mpi_sys::*;
+//! use std::ptr::null_mut;
+//!
+//! let mut rank = 0;
+//! // SAFETY: `rank` lives during the call, and MPI is initialized once.
+//! unsafe {
+//!     MPI_Init(null_mut(), null_mut());
+//!     MPI_Comm_rank(MPI_COMM_WORLD, &mut rank);
+//!     MPI_Finalize();
+//! }
+//! println!("rank {rank}");
+//! ```
+//!
+//! `examples/ring.rs` has a safe layer on top.
+//!
+//! - **Run path.** Cargo gives the run path of the library to the programs of this crate only. Programs that depend on
+//!   it need `LD_LIBRARY_PATH`, or these lines in their `build.rs`:
+//!
+//!   ```no_run
+//!   let folder = std::env::var("DEP_MPI_ABI_LIBDIR").unwrap_or_default();
+//!   println!("cargo::rustc-link-arg=-Wl,-rpath,{folder}");
+//!   ```
+//! - **Handles** are pointers that nothing may dereference. They compare by value
+//! - **Callbacks** are `Option`s of functions; `None` stands for the null functions. `MPI_COMM_DUP_FN` and the other
+//!   predefined functions that are not null are Rust functions, which return the value
+//! - **Not declared**: names that the header defines as inline functions (`MPI_Comm_f2c`), and names that MPI-3.0
+//!   removed. Use `MPI_Comm_fromint`
+#![no_std]
+
+#[rustfmt::skip]
+mod abi;
+pub use abi::*;
