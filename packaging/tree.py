@@ -32,12 +32,13 @@ def version(build):
 def install(build, prefix):
     """Installs a build in `prefix`, which need not be its place later: every file finds the others relative to itself.
     Removes debug information: lines of the sources, which make the files five times as large. Libraries keep the names
-    of their functions, which reports print."""
+    of their functions, which reports print, and programs the symbols by which debuggers find ranks."""
     folder, name = os.path.split(os.path.abspath(prefix))
     # With DESTDIR no Fortran modules are built: they depend on compilers of this machine.
     run([os.path.join(ROOT, "install", "install.sh"), build, f"/{name}"], DESTDIR=folder)
     for path in elf_files(prefix):
-        run(["strip", "--strip-debug" if "/lib/" in path else "--strip-all", path])
+        names = ["--strip-debug"] if "/lib/" in path else ["--strip-all", "--wildcard", "--keep-symbol=MPIR_*"]
+        run(["strip", *names, path])
 
 
 def file_time():

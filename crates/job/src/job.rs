@@ -127,6 +127,7 @@ impl Job {
             ..Job::of_memory(segment, id.rank)
         };
         job.begin();
+        attach::await_release(&job.segment);
         Ok(job)
     }
 

@@ -16,6 +16,7 @@ mod spec;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tool;
 mod values;
 
 pub use generate::write_files;
@@ -23,6 +24,8 @@ pub use help::write_help;
 pub use hosts::{ThisNode, write_agent_words};
 pub use parse::parse_args;
 pub use parser_state::AGENT;
+#[cfg(test)]
+use spec::RankTool;
 pub use spec::{
     App, Bind, Inherit, JobNodes, JobSpec, Node, Output, Placement, RankOrder, Stdin, TIMEOUT_CODE,
 };

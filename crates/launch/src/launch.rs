@@ -11,15 +11,17 @@ use crate::environment::find_missing;
 use crate::guard::GuardProcess;
 use crate::input::{copy_above, meet_agents, open_inputs, open_null};
 use crate::limits::{Need, check_calls, describe_files, limit_files};
+use crate::mpir;
 use crate::output::Outputs;
+use crate::own_process::prepare_itself;
 use crate::placing::NodeProcessors;
 use crate::poll::{INPUT, Poller, SINKS};
-use crate::program::ProgramError;
 use crate::ranks::{Ranks, list_children};
 use crate::show::describe_map;
 use crate::signals::Signals;
 use crate::singletons::SingletonWatch;
-use crate::start::{NewRank, PreparedProgram, RankStarter, Refusal, StartContext, prepare_app};
+use crate::start::{NewRank, PreparedProgram, RankStarter, Refusal, StartContext};
+use crate::tools::Programs;
 use crate::watch::{JobWatch, Rounds};
 use fastpath_base::config::{Config, Key, shorten};
 use fastpath_base::host_topology::HostTopology;
@@ -30,8 +32,7 @@ use fastpath_base::topology::{self, CpuSet};
 use fastpath_job::trace::prepare_file;
 use fastpath_job::{ForeignNumbers, describe_copies, random_job_id};
 use fastpath_segment::{MAX_RANKS, Segment, SegmentLayout, SpareRanks};
-use std::ffi::{OsStr, OsString};
-use std::io::Write as _;
+use std::ffi::OsString;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -90,34 +91,6 @@ fn refuse(spec: &JobSpec, (code, text): Refusal) -> i32 {
     code
 }
 
-/// Applies options about the launcher process itself.
-fn prepare_itself(spec: &JobSpec) -> Result<(), Refusal> {
-    if let Some(place) = &spec.report_pid {
-        let refuse = |e| {
-            (2, format!("--report-pid {}: {e}; name a file that can be written", place.display()))
-        };
-        report_pid(place).map_err(refuse)?;
-    }
-    if let Some(set) = &spec.cpus {
-        let refuse = |e| {
-            let there = topology::affinity();
-            (2, format!("--cpu-set {set}: {e}; choose from processors {there}"))
-        };
-        topology::set_affinity(set).map_err(refuse)?;
-    }
-    Ok(())
-}
-
-/// Writes the process number to standard output (`-`), standard error (`+`) or the named file.
-fn report_pid(place: &OsStr) -> std::io::Result<()> {
-    let line = format!("{}\n", std::process::id());
-    match place.to_str() {
-        Some("-") => std::io::stdout().write_all(line.as_bytes()),
-        Some("+") => std::io::stderr().write_all(line.as_bytes()),
-        _ => std::fs::write(place, line),
-    }
-}
-
 enum StartOutcome<'a> {
     Running(Box<JobWatch<'a>>),
     Shown,
@@ -138,15 +111,13 @@ fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
     };
     // Check the programs only after the agent has joined: an engine may leave processes behind if a job fails at its
     // very start.
-    let apps = spec.apps.iter().map(|a| prepare_app(a, spec)).collect::<Result<Vec<_>, _>>();
-    let apps = apps.map_err(|e: ProgramError| (e.code, e.text))?;
+    let programs = Programs::prepare(spec).map_err(|e| (e.code, e.text))?;
+    let (apps, app_of) = (&programs.apps, &programs.app_of);
     if !apps.windows(2).all(|two| two[0].checks == two[1].checks) {
         let text = "the programs have different values of FASTPATH_CHECK; set one value for all, \
             with -x or in the environment of mpiexec";
         return Err((2, text.to_string()));
     }
-    let app_of: Vec<usize> =
-        spec.apps.iter().enumerate().flat_map(|(i, a)| vec![i; a.ranks]).collect();
     let trace = apps.iter().find_map(|app| app.trace.clone());
     if let Some(path) = &trace {
         prepare_file(path).map_err(|e| {
@@ -160,7 +131,7 @@ fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
     let machine = read_machine();
     let plan = plan_for(spec, local.len(), &machine);
     let host: &str = Box::leak(topology::host_name().into_boxed_str());
-    let shown = describe_start(spec, &apps, &plan, host, &machine);
+    let shown = describe_start(spec, apps, &plan, host, &machine);
     if spec.only_show {
         tell::lines(&shown);
         return Ok(StartOutcome::Shown);
@@ -170,7 +141,7 @@ fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
     opened.map_err(|text| (2, text))?;
     let topology = HostTopology::current(&own_config(spec), &machine.cores);
     let topology = topology.map_err(|e| (2, e.to_string()))?;
-    let (segment, keep) = make_segment(spec, &app_of, &machine, &plan, need, agent.as_ref())?;
+    let (segment, keep) = make_segment(spec, app_of, &machine, &plan, need, agent.as_ref())?;
     place_ranks(segment, &plan, &machine, &topology);
     let poller = Poller::new(signals.mask()).map_err(|e| (1, describe_call("ppoll", &e)))?;
     let spared = list_children();
@@ -181,12 +152,12 @@ fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
     let starter = RankStarter::new(inherited, segment, keep.as_raw_fd(), need)?;
     let job_id = segment.header().job_id.load(Ordering::Relaxed);
     let no_input = open_null().map_err(|e| (1, describe_files("open", &e, need)))?;
-    let programs = app_of.iter().map(|&app| name_program(&spec.apps[app]));
+    let names = app_of.iter().map(|&app| name_program(&spec.apps[app]));
     let mut watch = Box::new(JobWatch {
         spec,
         host,
         segment,
-        ranks: Ranks::new(programs),
+        ranks: Ranks::new(names),
         outputs,
         input: None,
         no_input,
@@ -210,7 +181,7 @@ fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
         watch.control.open_door(door, &watch.poller);
     }
     watch.outputs.say(&shown);
-    let done = start_ranks(&mut watch, &apps, &app_of, local, &plan, need);
+    let done = start_ranks(&mut watch, &programs, local, &plan, need);
     // The claims on processors and the segment's descriptor must live as long as this process.
     std::mem::forget((plan, keep));
     Ok(match done {
@@ -239,11 +210,14 @@ fn describe_start(
 }
 
 /// Starts the `local` ranks, in order.
-#[allow(clippy::too_many_arguments)]
 fn start_ranks(
-    watch: &mut JobWatch<'_>, apps: &[PreparedProgram], app_of: &[usize], local: Range<usize>,
-    plan: &BindingPlan, need: Need,
+    watch: &mut JobWatch<'_>, programs: &Programs, local: Range<usize>, plan: &BindingPlan,
+    need: Need,
 ) -> Result<(), Refusal> {
+    let has_all_ranks = watch.agent.is_none();
+    if has_all_ranks && mpir::is_debugged() {
+        mpir::hold_ranks(watch.segment);
+    }
     let files = |e: std::io::Error| (1, describe_files("fcntl or pipe2", &e, need));
     let who = &watch.spec.stdin;
     let others = watch.agent.as_mut().map(|agent| meet_agents(agent, who));
@@ -255,8 +229,8 @@ fn start_ranks(
         let listener = watch.agent.as_mut().and_then(Agent::take_listener);
         let new = NewRank {
             rank,
-            world: (rank, app_of.len()),
-            app: &apps[app_of[rank]],
+            world: (rank, programs.app_of.len()),
+            app: programs.of_rank(watch.spec, rank),
             input: inputs.of(rank),
             cpus: plan.sets.get(index),
             listener: listener.as_ref(),
@@ -268,6 +242,11 @@ fn start_ranks(
             poller: &watch.poller,
         };
         watch.starter.start(&new, &mut at)?;
+    }
+    if has_all_ranks {
+        let pids: Vec<_> = watch.ranks.list().iter().map(|rank| rank.pid).collect();
+        let path = |rank| programs.of_rank(watch.spec, rank).path.as_path();
+        mpir::publish_ranks(watch.segment, watch.host, &pids, path);
     }
     Ok(())
 }

@@ -13,11 +13,13 @@ mod guard;
 mod input;
 mod launch;
 mod limits;
+mod mpir;
 #[cfg(test)]
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
 mod output;
+mod own_process;
 mod pattern;
 mod placing;
 mod poll;
@@ -30,6 +32,7 @@ mod signals;
 mod singletons;
 mod spawn;
 mod start;
+mod tools;
 mod watch;
 mod worlds;
 

@@ -3,6 +3,7 @@
 use crate::args::{App, JobSpec};
 use crate::environment::select_variables;
 use crate::limits::{Need, describe_clone, describe_files};
+use crate::mpir;
 use crate::output::Outputs;
 use crate::poll::{Poller, STREAMS, make_pipe};
 use crate::program::{
@@ -96,8 +97,10 @@ pub struct RankStarter {
     /// process.
     parent: Option<String>,
     need: Need,
-    /// Whether the launcher has a nice value other than 0. Nice values count only among processes of one session.
-    is_niced: bool,
+    /// Whether ranks stay in the launcher's session: if the launcher has a nice value other than 0, because nice values
+    /// count only among processes of one session, or if it is debugged, because gdb removes its breakpoints from memory
+    /// that the session's leader shares.
+    keeps_session: bool,
 }
 
 impl RankStarter {
@@ -120,7 +123,7 @@ impl RankStarter {
             parent: parent::read_of_launcher().map(|port| parent::tell(identity.job_id, &port)),
             identity,
             need,
-            is_niced: is_niced(),
+            keeps_session: is_niced() || mpir::is_debugged(),
         })
     }
 
@@ -166,7 +169,7 @@ impl RankStarter {
                 keep: self.identity.fd,
                 cpus: new.cpus,
                 session: match page.bound.load(Ordering::Relaxed) {
-                    _ if self.is_niced => RankSession::Launcher,
+                    _ if self.keeps_session => RankSession::Launcher,
                     0 => RankSession::Job,
                     _ => RankSession::Own,
                 },

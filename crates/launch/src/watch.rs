@@ -12,6 +12,7 @@ use crate::deadlock::{DEADLOCK_CODE, DeadlockWatch};
 use crate::guard::GuardProcess;
 use crate::input::Forward;
 use crate::limits::describe_limits;
+use crate::mpir;
 use crate::output::Outputs;
 use crate::poll::{CLIENTS, CONTROL, INPUT, Poller, ROUND, STREAMS};
 use crate::ranks::{Failure, FailureScope, Ranks, kill_adopted};
@@ -284,6 +285,7 @@ impl JobWatch<'_> {
             match ending.ranks {
                 Some(_) => state.parts.push(ending),
                 None => {
+                    mpir::report_abort(&ending.text);
                     ending.code = state.parts.first().map_or(ending.code, |first| first.code);
                     state.ending = Some(ending);
                 }

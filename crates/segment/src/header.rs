@@ -7,7 +7,7 @@ use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"FASTPATH");
 
 /// Version of the layout, equal in launcher and library.
-pub const VERSION: u32 = 21;
+pub const VERSION: u32 = 22;
 
 /// The job's header. All fields after the first cache line are zero when the ranks start.
 #[repr(C, align(4096))]
@@ -82,6 +82,8 @@ pub struct JobHeader {
     /// 1 once a rank reaches another rank of its node by an adapter. No place is reused then, because such connections
     /// keep referring to the rank's page.
     pub is_pinned: AtomicU32,
+    /// 1 while ranks wait in `MPI_Init` because a debugger is about to attach. Only the launcher writes it.
+    pub is_held: AtomicU32,
 }
 
 /// Notices that every rank of a job may have to print.

@@ -5,6 +5,7 @@ use super::error::BootstrapError;
 use crate::detect::ancestors::is_ancestor;
 use crate::identity::Identity;
 use fastpath_base::sync::Ordering;
+use fastpath_base::wait::futex_wait;
 use fastpath_segment::{RankPage, RankPhase, Segment, SegmentError};
 use std::fs::OpenOptions;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -52,6 +53,15 @@ impl Identity {
     pub(super) fn open_from_launcher(&self) -> std::io::Result<OwnedFd> {
         let path = format!("/proc/{}/fd/{}", self.launcher, self.fd);
         OpenOptions::new().read(true).write(true).open(path).map(OwnedFd::from)
+    }
+}
+
+/// Waits while the launcher holds the ranks for a debugger.
+pub(super) fn await_release(segment: &Segment) {
+    let word = &segment.header().is_held;
+    // ORDERING: acquire, partner is the release of the launcher. No other data is passed.
+    while word.load(Ordering::Acquire) != 0 {
+        futex_wait(word, 1, None);
     }
 }
 

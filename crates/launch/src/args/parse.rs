@@ -240,6 +240,7 @@ impl Parser<'_> {
                 if total == 1 { "" } else { "s" }
             ));
         }
+        super::tool::check_tools(&self.spec.tools, total)?;
         if self.has_slots {
             let slots = self.nodes.iter().map(|node| node.ranks).sum();
             self.spec.universe.get_or_insert(slots);

@@ -19,6 +19,8 @@ pub struct JobSpec {
     /// Variables of the environment that all ranks get.
     pub inherit: Inherit,
     pub output: Output,
+    /// Tools that start the programs of some ranks (`-gtool`).
+    pub tools: Vec<RankTool>,
     pub stdin: Stdin,
     pub timeout: Option<Duration>,
     /// Grace period of the ranks after SIGTERM or SIGHUP (`--kill-after`). Zero means no limit, None the default.
@@ -94,6 +96,21 @@ pub struct Output {
     pub files: [Option<Vec<u8>>; 2],
     /// Whether output to a file is also printed.
     pub copy: bool,
+}
+
+/// A command that starts the program of some ranks (`-gtool`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankTool {
+    /// Name and arguments, to which the program's words are appended.
+    pub words: Vec<OsString>,
+    /// Ranks that the tool starts; None for all.
+    pub ranks: Option<CpuSet>,
+}
+
+impl RankTool {
+    pub fn has_rank(&self, rank: usize) -> bool {
+        self.ranks.as_ref().is_none_or(|ranks| ranks.contains(rank))
+    }
 }
 
 /// Ranks that read standard input; each gets a copy. Other ranks read /dev/null.

@@ -9,7 +9,7 @@ use super::values::{
     GivenOption, read_pair, read_ranks, read_seconds, read_stdin, read_timeout, read_triplets,
     read_universe, split_names, split_pair,
 };
-use super::{CommandRequest, UsageError, hosts, place, wrong};
+use super::{CommandRequest, UsageError, hosts, place, tool, wrong};
 use fastpath_base::topology::Level;
 use std::path::PathBuf;
 
@@ -500,6 +500,25 @@ const DIAGNOSTICS: &[Opt] = &[
         One("TIME"),
         |p, g| read_seconds(g).map(|t| p.spec.kill_after = Some(t)),
         "kill ranks that still run this long after SIGTERM or SIGHUP (default: 10; 0: never)",
+    ),
+    set(
+        "-gdb",
+        Nothing,
+        |p, _| tool::take_gdb(p),
+        "start every rank in gdb; all ranks read standard input, and each line of output has its \
+         rank. Debuggers that attach by themselves need no option: mpiexec has the MPIR symbols",
+    ),
+    opt(
+        "-gtool",
+        One("TOOL:RANKS;..."),
+        tool::take_tools,
+        "start ranks in a tool, such as gdb:0 or \"valgrind -q:1,4-6\" or \"perf record:all\"",
+    ),
+    opt(
+        "-gtoolfile",
+        One("FILE"),
+        tool::take_file,
+        "read values of -gtool from a file, one per line",
     ),
     set(
         "--version -V -info",

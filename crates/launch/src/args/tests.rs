@@ -30,6 +30,7 @@ impl Surroundings for TestNode<'_> {
             Some("empty") => "# nothing\n",
             Some("programs") => "# two\n-n 1 -env A 1 first 'a b'\n\n-n 3 \\\n  second -n 2\n",
             Some("again") => "--configfile again\n",
+            Some("tools") => "time:0\nperf stat:2-3\n",
             Some("quote") => "-n 1 a\n-n 1 'a\n",
             _ => return Err(io::ErrorKind::NotFound.into()),
         };
@@ -584,4 +585,49 @@ fn unknown_words__are_refused_with_those_that_are_known() {
     assert!(spec("--display MAP,bindings,allocation a").show_map);
     let typed = spec("--cpus-per-proc 5 a").placement.per_rank_typed;
     assert_eq!(typed.as_deref(), Some("--cpus-per-proc 5"));
+}
+
+#[test]
+fn tool__is_taken_for_its_ranks() {
+    let tools = |words: &[&str]| {
+        let words = words.iter().chain(&["-n", "4", "a"]).map(OsString::from);
+        match parse_args(words, &TestNode(&[])) {
+            Ok(CommandRequest::Run(spec)) => Ok(*spec),
+            Err(e) => Err(e.to_string()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let tool = |words: &str, ranks: Option<&str>| RankTool {
+        words: words.split(' ').map(OsString::from).collect(),
+        ranks: ranks.map(|list| CpuSet::parse(list).unwrap()),
+    };
+    let found = tools(&["-gtool", "gdb -q:0; valgrind --log=a:b 'c d':1,3"]).unwrap().tools;
+    let second = RankTool {
+        words: vec!["valgrind".into(), "--log=a:b".into(), "c d".into()],
+        ..tool("", Some("1,3"))
+    };
+    assert_eq!(found, [tool("gdb -q --args", Some("0")), second]);
+    assert!(found[1].has_rank(3) && !found[1].has_rank(2));
+    let all = tools(&["-gtool", "/opt/gdb --args:all"]).unwrap();
+    assert_eq!(all.tools, [tool("/opt/gdb --args", None)]);
+    let file = tools(&["-gtoolfile", "tools"]).unwrap();
+    assert_eq!(file.tools, [tool("time", Some("0")), tool("perf stat", Some("2-3"))]);
+    let gdb = tools(&["-gdb"]).unwrap();
+    assert_eq!(gdb.tools, [tool("gdb -q --args", None)]);
+    assert_eq!((gdb.stdin, &gdb.output.prefix[..]), (Stdin::All, &b"[%r] "[..]));
+    for (value, cause) in [
+        ("gdb", "use TOOL:RANKS"),
+        ("gdb:x", "use TOOL:RANKS"),
+        (":0", "use TOOL:RANKS"),
+        (" ; ", "needs a tool and its ranks"),
+        ("a 'b:0", "quotation mark"),
+        ("gdb:0=attach", "attach is not supported"),
+        ("gdb:4", "there is no rank 4; the job has 4 ranks"),
+        ("gdb:0-1;time:1", "rank 1 has two tools"),
+    ] {
+        let told = tools(&["-gtool", value]).unwrap_err();
+        assert!(told.contains(cause), "{value}: {told}");
+    }
+    let told = tools(&["-gtoolfile", "nowhere"]).unwrap_err();
+    assert!(told.starts_with("-gtoolfile nowhere: "), "{told}");
 }

@@ -33,7 +33,7 @@ const NETWORK: &str =
 const PARAMETERS: &str = "Fastpath has its own settings; `fastpath info` lists them";
 const RECOVERY: &str = "a failed rank ends the job";
 const DEBUGGER: &str =
-    "start a tool as the program, such as mpiexec -n 2 xterm -e gdb --args PROGRAM";
+    "use -gdb or -gtool, or start a tool as the program, such as xterm -e gdb --args PROGRAM";
 const ENGINE: &str = "Fastpath has no such setting";
 /// Options without effect, each with the reason that the notice prints.
 pub const IDLE: &[Opt] = &[
@@ -63,13 +63,12 @@ pub const IDLE: &[Opt] = &[
     idle("--enable-recovery --continuous -disable-auto-cleanup -dac", Nothing, RECOVERY),
     idle("--max-restarts --with-ft --runtime-options", One("WORD"), RECOVERY),
     idle(
-        "-gtool -gtoolfile --xterm --debugger --stop-in-init --stop-in-app -gdba \
-         -gdb-args -tva",
+        "--xterm --debugger --stop-in-init --stop-in-app -gdba -gdb-args -tva",
         One("WORD"),
         DEBUGGER,
     ),
     idle(
-        "-gdb -tv --debug -ilp64 -aps -mps -trace -check_mpi --stop-on-exec \
+        "-tv --debug -ilp64 -aps -mps -trace -check_mpi --stop-on-exec \
          --get-stack-traces",
         Nothing,
         DEBUGGER,

@@ -78,7 +78,7 @@ const TYPED: &[(&str, &[usize], &str, usize)] = &[
     ("-print-rank-map -l -s all -n 2 ./app", &[2], "./app", 0),
     ("-rr -n 4 -binding pin=yes;cell=unit ./app", &[4], "./app", 1),
     ("-check_mpi -n 2 ./app", &[2], "./app", 1),
-    ("-gtool gdb:0 -n 2 ./app", &[2], "./app", 1),
+    ("-gtool gdb:0 -n 2 ./app", &[2], "./app", 0),
     ("-genvexcl LD_PRELOAD -prepend-timestamp -n 2 ./app", &[2], "./app", 0),
     // Job scripts.
     ("-np 4 lmp -sf omp -pk omp 2 -in in.lj", &[4], "lmp -sf omp -pk omp 2 -in in.lj", 0),
