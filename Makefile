@@ -67,13 +67,14 @@ help:
 build:
 	@+$(MAKE) --no-print-directory -j2 build-library build-tools
 	@mkdir -p '$(BUILD)'
-	@for file in $(foreach name,libmpi_abi libmpifort_abi,'$(call OUTPUT,$(PROFILE))/$(name).so') \
+	@for file in $(foreach name,libmpi_abi libmpifort_abi libfastpath_profile,'$(call OUTPUT,$(PROFILE))/$(name).so') \
 	    $(foreach name,mpiexec fastpath fastpath-abigen,'$(call OUTPUT,$(TOOLS))/$(name)'); do \
 	    [ "$$file" -ef "$(BUILD)/$${file##*/}" ] || ln -f "$$file" '$(BUILD)' || exit 1; \
 	done
 
 build-library:
-	$(if $(filter dev,$(PROFILE)),$(CLIPPY)) $(COMPILE) --profile $(PROFILE) -p fastpath-abi -p fastpath-abifort
+	$(if $(filter dev,$(PROFILE)),$(CLIPPY)) $(COMPILE) --profile $(PROFILE) -p fastpath-abi -p fastpath-abifort \
+	    -p fastpath-profile
 
 build-tools:
 	$(if $(filter dev,$(TOOLS)),$(CLIPPY) $(CARGO) build --workspace --all-targets, \

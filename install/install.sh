@@ -54,6 +54,10 @@ for name in mpicxx mpic++ mpiCC mpicc_abi mpicxx_abi mpic++_abi; do
     link mpicc "$root/bin/$name"
 done
 
+# mpiexec preloads the profiling library into the ranks (FASTPATH_PROFILE).
+cp "$build/libfastpath_profile.so" "$new"
+place 755 "$root/lib/libfastpath_profile.so"
+
 cp "$build/libmpi_abi.so" "$new"
 place 755 "$root/lib/libmpi_abi.so.1"
 link libmpi_abi.so.1 "$root/lib/libmpi_abi.so"

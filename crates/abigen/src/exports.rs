@@ -439,14 +439,14 @@ fn given_type(table: &Table, param: &Param) -> String {
     }
 }
 
-fn rust_params(table: &Table, function: &Function) -> String {
+pub(crate) fn rust_params(table: &Table, function: &Function) -> String {
     let declare = |p: &Param| format!("r#{}: {}", p.name, rust_type(table, &p.ctype, &p.suffix));
     let params: Vec<String> = function.params.iter().map(declare).collect();
     params.join(", ")
 }
 
 /// Returns the Rust type of a parameter: `usize` for handles and callbacks, pointers to C types for pointers.
-fn rust_type(table: &Table, ctype: &CType, suffix: &str) -> String {
+pub(crate) fn rust_type(table: &Table, ctype: &CType, suffix: &str) -> String {
     let kind = table.kind(&ctype.base);
     let scalar = match kind {
         Some(CTypeKind::Char) => "c_char",

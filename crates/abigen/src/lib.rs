@@ -13,6 +13,7 @@ pub mod header;
 mod interop;
 pub mod model;
 mod parse;
+pub mod profile;
 mod removed;
 pub mod scan;
 pub mod wiring;

@@ -249,6 +249,16 @@ impl Config {
         Some(self.text(Key::Device)).filter(|name| !["", "auto"].contains(name))
     }
 
+    /// Returns where the profile goes that `FASTPATH_PROFILE` requests; `None` if no profile is requested.
+    pub fn profile(&self) -> Option<ProfileTarget<'_>> {
+        let text = self.text(Key::Profile);
+        match parse_flag(text) {
+            Ok(true) => Some(ProfileTarget::StandardError),
+            Err(_) if !text.is_empty() => Some(ProfileTarget::Files(text)),
+            _ => None,
+        }
+    }
+
     /// Returns whether `FASTPATH_DISABLE` switches off `feature`, one of [`FEATURES`].
     pub fn is_disabled(&self, feature: &str) -> bool {
         debug_assert!(FEATURES.contains(&feature), "{feature} is not in the table");
@@ -265,6 +275,18 @@ impl Config {
         }
     }
 }
+
+/// Value of `FASTPATH_PROFILE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileTarget<'a> {
+    /// Text on standard error.
+    StandardError,
+    /// Files whose names begin with this path.
+    Files(&'a str),
+}
+
+/// File name of the profiling library, in the folder of the MPI library.
+pub const PROFILE_LIBRARY: &str = "libfastpath_profile.so";
 
 /// Value of `FASTPATH_WAIT`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 
 mod hosts;
 mod memory;
+mod metrics;
 mod queues;
 mod stack;
 
@@ -49,6 +50,17 @@ pub struct PsOptions {
     /// Internal: print where in its program a process is (started by mpiexec)
     #[arg(long, value_name = "PROCESS", hide = true)]
     pub place: Option<i32>,
+    /// Print metrics for monitoring: prometheus (the default) or openmetrics
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "prometheus",
+        value_parser = ["prometheus", "openmetrics"],
+        conflicts_with_all = ["why", "json", "hosts"]
+    )]
+    pub metrics: Option<String>,
     /// Several hosts
     #[command(flatten)]
     pub hosts: HostOptions,
@@ -144,6 +156,9 @@ pub fn run(options: &PsOptions) -> Result<()> {
     let listing = list(options, false);
     if let (Some(number), []) = (options.job, &listing.jobs[..]) {
         bail!("this user has no job {number} on {}; `fastpath ps` lists all jobs", listing.host);
+    }
+    if let Some(format) = &options.metrics {
+        return Ok(metrics::write(&listing, format)?);
     }
     Ok(document::write(options.json, &listing, || {
         let mut said = Document::default();

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`facts`] | state of each rank, from its page and `/proc` |
 //! | [`jobs`] | running jobs |
+//! | [`metrics`] | metrics as text for monitoring |
 //! | [`verdict`] | whether waiting ranks can continue (pure) |
 //! | [`cause`] | the verdict, or else the rank for which most ranks wait |
 //! | [`describe`] | states and verdicts as sentences |
@@ -15,6 +16,7 @@ pub mod describe;
 pub mod facts;
 pub mod groups;
 pub mod jobs;
+pub mod metrics;
 pub mod report;
 pub mod verdict;
 

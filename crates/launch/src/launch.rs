@@ -11,6 +11,7 @@ use crate::environment::find_missing;
 use crate::guard::GuardProcess;
 use crate::input::{copy_above, meet_agents, open_inputs, open_null};
 use crate::limits::{Need, check_calls, describe_files, limit_files};
+use crate::metrics::MetricsFile;
 use crate::mpir;
 use crate::output::Outputs;
 use crate::own_process::prepare_itself;
@@ -124,6 +125,9 @@ fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
             (2, format!("FASTPATH_TRACE={}: {e}", shorten(&path.to_string_lossy())))
         })?;
     }
+    let node = agent.as_ref().map_or(0, Agent::node);
+    let metrics = apps.iter().find_map(|app| app.metrics.as_ref());
+    let metrics = metrics.map(|path| MetricsFile::new(path, node));
     let local = agent.as_ref().map_or(0..app_of.len(), Agent::local);
     let need = Need { ranks: local.len(), files: count_files(spec, local.len()) };
     limit_files(need, &inherited).map_err(|text| (1, text))?;
@@ -169,6 +173,7 @@ fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
         guard,
         spared,
         trace,
+        metrics,
         agent,
         pending: None,
         foreign: ForeignNumbers::default(),

@@ -13,6 +13,7 @@ mod guard;
 mod input;
 mod launch;
 mod limits;
+mod metrics;
 mod mpir;
 #[cfg(test)]
 #[allow(dead_code)]

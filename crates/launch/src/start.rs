@@ -12,9 +12,10 @@ use crate::program::{
 use crate::ranks::Ranks;
 use crate::signals::{InheritedSignals, is_niced};
 use crate::spawn::{RankSession, RankStart, SpawnError, Spawner, StartStep};
-use fastpath_base::config::{Config, Key};
+use fastpath_base::config::{Config, Key, PROFILE_LIBRARY};
 use fastpath_base::refusal::describe_call;
 use fastpath_base::sync::Ordering;
+use fastpath_base::tell;
 use fastpath_base::topology::CpuSet;
 use fastpath_job::network::Listener;
 use fastpath_job::{Identity, JOB_VARIABLE, PARENT_VARIABLE, parent};
@@ -22,7 +23,8 @@ use fastpath_segment::Segment;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 pub type Refusal = (i32, String);
 
@@ -35,6 +37,8 @@ pub struct PreparedProgram {
     /// Whether the ranks check for MPI errors (FASTPATH_CHECK).
     pub checks: bool,
     pub trace: Option<PathBuf>,
+    /// File of metrics at the end of the job (FASTPATH_METRICS).
+    pub metrics: Option<PathBuf>,
 }
 
 pub fn prepare_app(app: &App, spec: &JobSpec) -> Result<PreparedProgram, ProgramError> {
@@ -48,8 +52,10 @@ pub fn prepare_app(app: &App, spec: &JobSpec) -> Result<PreparedProgram, Program
     let pairs = env.iter().map(|(n, v)| (n.clone(), v.clone()));
     let config =
         Config::from_pairs(pairs).map_err(|e| ProgramError { code: 2, text: e.to_string() })?;
-    let trace = config.text(Key::Trace);
-    let trace = (!trace.is_empty()).then(|| PathBuf::from(trace));
+    if config.profile().is_some() {
+        preload_profile(&mut env);
+    }
+    let file = |key| Some(config.text(key)).filter(|text| !text.is_empty()).map(PathBuf::from);
     let found = find_program(app, search_path(app, &env).as_deref())?;
     let path = std::path::absolute(&found).unwrap_or(found);
     Ok(PreparedProgram {
@@ -59,8 +65,33 @@ pub fn prepare_app(app: &App, spec: &JobSpec) -> Result<PreparedProgram, Program
         env: env.iter().map(|(n, v)| c_pair(n, v)).collect(),
         wdir: app.wdir.as_ref().map(|d| c_string(d.as_os_str())),
         checks: config.flag(Key::Check),
-        trace,
+        trace: file(Key::Trace),
+        metrics: file(Key::Metrics),
     })
+}
+
+/// Preloads the profiling library into the ranks, behind the libraries that the user preloads.
+fn preload_profile(env: &mut BTreeMap<OsString, OsString>) {
+    let program = std::env::current_exe().unwrap_or_default();
+    let prefix = program.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+    let library = prefix.join("lib").join(PROFILE_LIBRARY);
+    let cause = match library.as_os_str().as_bytes() {
+        _ if !library.exists() => "is not installed",
+        path if path.iter().any(|byte| b" :".contains(byte)) => {
+            "has a space or colon in its path, which LD_PRELOAD cannot hold"
+        }
+        _ => "",
+    };
+    if !cause.is_empty() {
+        let library = library.display();
+        tell!("mpiexec: no profile is written for FASTPATH_PROFILE: {library} {cause}");
+        return;
+    }
+    let listed = env.entry("LD_PRELOAD".into()).or_default();
+    if !listed.is_empty() {
+        listed.push(":");
+    }
+    listed.push(library);
 }
 
 /// Search path of programs: folders of `-path`, then PATH. The launcher's own PATH is used if the ranks get none.

@@ -12,6 +12,7 @@ use crate::deadlock::{DEADLOCK_CODE, DeadlockWatch};
 use crate::guard::GuardProcess;
 use crate::input::Forward;
 use crate::limits::describe_limits;
+use crate::metrics::MetricsFile;
 use crate::mpir;
 use crate::output::Outputs;
 use crate::poll::{CLIENTS, CONTROL, INPUT, Poller, ROUND, STREAMS};
@@ -99,6 +100,7 @@ pub struct JobWatch<'a> {
     /// The guard is not among them.
     pub spared: Vec<libc::pid_t>,
     pub trace: Option<PathBuf>,
+    pub metrics: Option<MetricsFile>,
     pub agent: Option<Agent>,
     /// Spawn that this agent has prepared for the first agent; None if there is none.
     pub pending: Option<PendingSpawn>,
@@ -472,6 +474,13 @@ impl JobWatch<'_> {
             let outcome = trace::write_file(self.segment, path);
             code = if outcome.is_err() && code == 0 { 1 } else { code };
             self.outputs.say(&format!("mpiexec: {}\n", trace::describe(path, outcome)));
+            self.outputs.flush(|| !wants_end(signals));
+        }
+        if let Some(file) = &self.metrics {
+            let ranks = self.ranks.list().iter().enumerate();
+            let here = ranks.filter(|(_, process)| process.pid != 0).map(|(rank, _)| rank);
+            let refusal = file.write(self.segment, self.host, here, code);
+            refusal.iter().for_each(|line| self.outputs.say(line));
             self.outputs.flush(|| !wants_end(signals));
         }
         // Leave the engine last, because it then ends the other nodes and this process.

@@ -11,6 +11,7 @@
 
 pub mod cvar;
 pub mod event;
+pub(crate) mod profile;
 pub mod pvar;
 pub mod traced;
 

@@ -1,5 +1,7 @@
 //! Counters of a worker, for reports and tests.
 
+use fastpath_segment::FINAL_COUNTERS;
+
 /// Messages sent, and their bytes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,6 +52,32 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Returns all counters: messages and bytes of each kind, then the others in the order of the fields.
+    pub fn words(&self) -> [u64; FINAL_COUNTERS] {
+        let [eager, far_eager] = self.eager;
+        let [announced, far_announced] = self.announced;
+        [
+            eager.messages,
+            eager.bytes,
+            far_eager.messages,
+            far_eager.bytes,
+            announced.messages,
+            announced.bytes,
+            far_announced.messages,
+            far_announced.bytes,
+            self.requests,
+            self.unexpected,
+            self.single_copies,
+            self.direct_reads,
+            self.direct_writes,
+            self.waits,
+            self.yields,
+            self.sleeps,
+            self.connections,
+            self.violations,
+        ]
+    }
+
     /// Returns the number of announced messages.
     pub fn announced_messages(&self) -> u64 {
         self.announced[0].messages + self.announced[1].messages

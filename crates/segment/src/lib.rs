@@ -59,8 +59,8 @@ pub use mapping::Mapping;
 pub use memory::Segment;
 pub use network_card::NetworkCard;
 pub use page::{
-    NOTES, PORTS, RankPage, RankPhase, STATE_ABSENT, STATE_AWAKE, STATE_DEAD, STATE_FINALIZED,
-    STATE_SLEEPING, Wakes, WindowLocks, has_left,
+    FINAL_COUNTERS, NOTES, PORTS, RankPage, RankPhase, STATE_ABSENT, STATE_AWAKE, STATE_DEAD,
+    STATE_FINALIZED, STATE_SLEEPING, Wakes, WindowLocks, has_left,
 };
 pub use port::{CallOutcome, PortRequest};
 pub use ranks::{FIRST_FOREIGN_HOST, RemoteRank, SpareRanks};

@@ -177,7 +177,12 @@ pub struct RankPage {
     /// Core, L3 cache, NUMA node and socket of the rank, by [`RankDomains::to_words`]. Written before the rank starts,
     /// so ranks of the node always read equal values.
     domains: [AtomicU32; 4],
+    /// Counters of the rank when it finalized MPI. Only the owner writes them.
+    pub final_counters: [AtomicU64; FINAL_COUNTERS],
 }
+
+/// Number of words of [`RankPage::final_counters`].
+pub const FINAL_COUNTERS: usize = 18;
 
 /// Largest number of open ports of a rank.
 pub const PORTS: usize = 32;

@@ -184,6 +184,12 @@ variables! {
          trace";
     TraceEvents "FASTPATH_TRACE_EVENTS" ValueKind::CountWithin(1, MAX_EVENTS as _), "16384", false,
         "number of trace points kept per thread (the most recent ones); 1 to 1048576";
+    Metrics "FASTPATH_METRICS" ValueKind::Text, "", false,
+        "file that receives metrics of the job at its end, in the Prometheus text format, or in \
+         OpenMetrics if the name ends in .openmetrics; empty: no file";
+    Profile "FASTPATH_PROFILE" ValueKind::Text, "", false,
+        "1: print calls, bytes and time of MPI by call site at MPI_Finalize; a path: write \
+         PATH.txt, PATH.json and PATH.html; empty or 0: no profile";
     SpawnMax "FASTPATH_SPAWN_MAX" ValueKind::Count, "128", false,
         "maximum number of running spawned processes per host of the job; after a process has \
          ended, another can be spawned. In total, a job can spawn and connect to 32768 processes, \

@@ -8,7 +8,7 @@ use fastpath_base::tell::count;
 use fastpath_job::inspect::facts::Facts;
 use fastpath_job::inspect::jobs::RunningJob;
 use fastpath_protocol::snapshot::{Snapshot, look};
-use fastpath_protocol::worker::Traffic;
+use fastpath_protocol::worker::{Counters, Traffic};
 use fastpath_segment::{RankPhase, Segment};
 use fastpath_transport::shm::outside::{RingSnapshot, SEEN_BYTES, see_ring};
 
@@ -41,25 +41,28 @@ struct SentMessages {
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Queues {
-    unexpected: u64,
-    receives: u64,
-    sends: u64,
-    send_bytes: u64,
+pub(super) struct Queues {
+    pub(super) unexpected: u64,
+    pub(super) receives: u64,
+    pub(super) sends: u64,
+    pub(super) send_bytes: u64,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Traffics {
     /// Slots of 64 bytes that the rank has filled in rings, for short messages and for the protocol steps of longer
     /// ones.
-    ring_slots_sent: u64,
+    pub(super) ring_slots_sent: u64,
     /// Slots that other ranks have filled for this rank, and that this rank has not reported as taken.
     ring_slots_waiting: u64,
     /// Messages sent; None if the rank's memory cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sent: Option<SentMessages>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    queues: Option<Queues>,
+    pub(super) queues: Option<Queues>,
+    /// All counters of the rank's worker, for metrics.
+    #[serde(skip)]
+    pub(super) counters: Option<Counters>,
 }
 
 /// Collects the traffic of all ranks of a job on this host.
@@ -71,6 +74,7 @@ pub(super) fn look_at_traffic(job: &RunningJob, facts: &[Facts]) -> Vec<Traffics
         let runs =
             matches!(facts.phase, RankPhase::Initialized | RankPhase::Silent | RankPhase::Settled);
         if let Some(seen) = (is_here && runs).then(|| look_at_worker(job, rank, facts.pid)) {
+            traffic.counters = seen.map(|seen| seen.counters);
             (traffic.sent, traffic.queues) = (seen.map(sent_of), seen.map(queues_of));
         }
     }

@@ -20,6 +20,7 @@ use crate::process::{self, ForkedChild, Process, ProcessPhase};
 use fastpath_base::clock;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::float;
+use fastpath_base::sync::Ordering;
 use fastpath_base::tell;
 use fastpath_base::tell::count;
 use fastpath_base::wait::{futex_wait, register_own_membarrier};
@@ -123,6 +124,7 @@ pub(crate) fn leave(p: &Process) -> Result {
     // SAFETY: the worker lives as long as the engine, this call holds the lock, and no reference is held.
     unsafe {
         (*worker).leave();
+        publish_counters(&*worker);
         float::isolated(|| print_counts(p, &*worker, engine.config));
         // The program may run for hours after `MPI_Finalize`, so none of its memory stays registered or watched.
         (*worker).interfaces().keep_registrations(0);
@@ -131,6 +133,14 @@ pub(crate) fn leave(p: &Process) -> Result {
     p.set_phase(ProcessPhase::Finalized);
     engine.job.leave();
     Ok(())
+}
+
+/// Stores the counters in the rank's page, for the metrics that `mpiexec` writes at the end of the job.
+fn publish_counters(worker: &Worker) {
+    let words = &worker.job.own_page().final_counters;
+    for (word, value) in words.iter().zip(worker.counters.words()) {
+        word.store(value, Ordering::Relaxed);
+    }
 }
 
 /// Waits until no rank of this host will send another message, and takes the messages that have arrived. A rank sends

@@ -136,6 +136,7 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
         }
         print_selection(&mut worker, config, job);
     }
+    crate::tool::profile::warn_if_missing(config, job.rank());
     worker.hooks.name_wait = request::name_wait;
     worker.hooks.moved_by = request::moved_by;
     worker.hooks.on_ends = Some(crate::comm_creation::departed::release_after_ends);

@@ -1,0 +1,136 @@
+//! The MPI library of the process, and the functions that this library measures.
+#![allow(unsafe_code)]
+
+use fastpath_base::sync::{StaticOrdering as Ordering, StaticPtr};
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+
+/// Constants of the standard ABI.
+pub mod consts {
+    #![allow(dead_code, missing_docs)]
+    include!(concat!(env!("OUT_DIR"), "/consts.rs"));
+}
+
+/// What the bytes of a function are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByteKind {
+    /// Data sent.
+    Sent,
+    /// Data moved to or from windows.
+    Window,
+    /// Data moved to or from files.
+    File,
+}
+
+/// A function that this library measures.
+#[derive(Debug)]
+pub struct MeasuredFunction {
+    real_name: &'static CStr,
+    /// What its bytes are.
+    pub kind: ByteKind,
+    real: StaticPtr<c_void>,
+}
+
+impl MeasuredFunction {
+    /// Makes a function; `real_name` is that of its `PMPI_X`.
+    pub const fn new(real_name: &'static CStr, kind: ByteKind) -> MeasuredFunction {
+        MeasuredFunction { real_name, kind, real: StaticPtr::new(null_mut()) }
+    }
+
+    /// Name, such as `MPI_Send`.
+    pub fn name(&self) -> &'static str {
+        self.real_name.to_str().unwrap_or_default().trim_start_matches('P')
+    }
+
+    /// Returns the address of `PMPI_X`.
+    pub fn real(&self) -> *mut c_void {
+        let real = self.real.load(Ordering::Relaxed);
+        match real.is_null() {
+            false => real,
+            true => self.find_slow(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_slow(&self) -> *mut c_void {
+        let real = find_function(self.real_name);
+        self.real.store(real, Ordering::Relaxed);
+        real
+    }
+}
+
+/// The MPI library of the process.
+#[derive(Debug)]
+struct MpiLibrary {
+    handle: *mut c_void,
+    has_abi: bool,
+}
+
+// SAFETY: the handle is a number for `dlsym`, which any thread may call.
+unsafe impl Send for MpiLibrary {}
+// SAFETY: see `Send`.
+unsafe impl Sync for MpiLibrary {}
+
+/// Finds the MPI library: the first loaded object that defines `PMPI_Init`. The search covers objects that a module of
+/// Python has loaded for itself, which `RTLD_NEXT` does not see.
+fn library() -> &'static MpiLibrary {
+    static LIBRARY: OnceLock<MpiLibrary> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let mut handle: *mut c_void = null_mut();
+        // SAFETY: `find_library` has the required type, and `handle` outlives the call.
+        unsafe { libc::dl_iterate_phdr(Some(find_library), (&raw mut handle).cast()) };
+        // SAFETY: the handle is that of a loaded object, or null, which stands for the global scope.
+        let has_abi = unsafe { !libc::dlsym(handle, c"PMPI_Abi_get_version".as_ptr()).is_null() };
+        MpiLibrary { handle, has_abi: has_abi && !handle.is_null() }
+    })
+}
+
+unsafe extern "C" fn find_library(
+    object: *mut libc::dl_phdr_info, _: usize, found: *mut c_void,
+) -> c_int {
+    // SAFETY: the linker passes an object with a name; `library` passes a variable.
+    unsafe {
+        let name = (*object).dlpi_name;
+        if name.is_null() || *name == 0 {
+            return 0;
+        }
+        let handle = libc::dlopen(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        if handle.is_null() {
+            return 0;
+        }
+        let function = libc::dlsym(handle, c"PMPI_Init".as_ptr());
+        let mut place = std::mem::zeroed::<libc::Dl_info>();
+        // `dlsym` also finds functions of objects that this one needs.
+        if !function.is_null()
+            && libc::dladdr(function, &mut place) != 0
+            && place.dli_fbase.addr() == (*object).dlpi_addr as usize
+        {
+            found.cast::<*mut c_void>().write(handle);
+            return 1;
+        }
+        libc::dlclose(handle);
+        0
+    }
+}
+
+/// Returns whether the process uses an MPI with the standard ABI. Calls of another one are passed on unmeasured.
+pub fn has_abi() -> bool {
+    library().has_abi
+}
+
+/// Returns the address of a function of the MPI library.
+pub fn find_function(name: &CStr) -> *mut c_void {
+    // SAFETY: the name ends in a NUL; a null handle stands for the global scope.
+    let found = unsafe { libc::dlsym(library().handle, name.as_ptr()) };
+    if found.is_null() {
+        fastpath_base::tell!(
+            "fastpath: FASTPATH_PROFILE: the program's MPI library has no {}; run without \
+             FASTPATH_PROFILE",
+            name.to_string_lossy()
+        );
+        std::process::abort();
+    }
+    found
+}
