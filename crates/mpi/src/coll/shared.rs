@@ -116,8 +116,8 @@ impl<'f, F: Fabric> SharedRun<'f, F> {
         }
     }
 
-    /// Synchronizes all members by messages. Rank 0 receives their work times, and sends the copy loop for the next call. `bytes`
-    /// must be equal on all members.
+    /// Synchronizes all members by messages. Rank 0 receives their work times, and sends the copy loop for the next
+    /// call. `bytes` must be equal on all members.
     async fn meet_by_messages(&mut self, bytes: u64) -> Result {
         let (f, learnt) = (self.f, &self.buffers.learnt);
         let before_ns = match std::mem::take(&mut self.is_first) {

@@ -167,8 +167,8 @@ impl CaseTable {
         lines
     }
 
-    /// Text behind a row whose times have this meaning: empty for that of the head, else the meaning, or the mark of its
-    /// line below the table.
+    /// Text behind a row whose times have this meaning: empty for that of the head, else the meaning, or the mark of
+    /// its line below the table.
     fn mark_meaning(&mut self, time: String) -> String {
         if time == self.headed {
             return String::new();
@@ -352,13 +352,13 @@ bytes: payload of a message or call. min to max: of all samples, in the unit abo
 etc. are nearest rank.
 each: number of operations in a sample, which is their mean. Samples of the warm-up do not count.
 MB/s (MB = 10^6 bytes), M/s (million messages a second) and ratio (to the floor) refer to medians.
-floor: median of the larger of a cache line one way and one copy of the message, measured in turn by \
-the same ranks. For a ping-pong from 4 KiB: the bare pipeline (fastpath bench copy) plus a line, \
+floor: median of the larger of a cache line one way and one copy of the message, measured in turn \
+by the same ranks. For a ping-pong from 4 KiB: the bare pipeline (fastpath bench copy) plus a line, \
 measured before the run; stored results also hold the time after it. For accesses to files: pwrite \
 or pread of the same bytes; for pwrite and pread: a copy.
-line: ns of a cache line one way before/after the samples. !: the cache line took another time when \
-the bare pipeline was measured, so floor and ratio mean little until both are measured again, after \
-the run.
+line: ns of a cache line one way before/after the samples. !: the cache line took another time \
+when the bare pipeline was measured, so floor and ratio mean little until both are measured again, \
+after the run.
 ";
 
 #[cfg(test)]
