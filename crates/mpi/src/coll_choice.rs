@@ -243,8 +243,10 @@ pub(crate) enum Bcast {
 }
 
 #[inline]
-pub(crate) fn bcast(bytes: u64, ranks: u32, room: JobProcessors<'_>, may_line: bool) -> Bcast {
-    let may_line = may_line && bytes <= LINE_BCAST;
+pub(crate) fn bcast(
+    bytes: u64, ranks: u32, (room, may_share): (JobProcessors<'_>, bool), may_line: bool,
+) -> Bcast {
+    let may_line = may_line && ranks > 2 && (may_share || bytes <= LINE_BCAST);
     let usual = if ranks == 2 || room.is_flat(bytes, u64::MAX) {
         Bcast::Flat
     } else if let JobProcessors::Hosts(on) = room {

@@ -3,10 +3,11 @@
 
 use super::agreement::{Arguments, compare};
 use super::arguments::{Collective, SignificantBuffer};
-use super::fabric::{CallFabric, Fabric, send_to_all, trade};
+use super::fabric::{CallFabric, Fabric, place, send_to_all, trade};
 use super::scratch::Scratch;
 use super::vector::Vector;
 use super::{choose, inter, lines, nodes, tree};
+use crate::coll_choice::line_plan::CALL_BYTES;
 use crate::common::error::Result;
 use std::ops::Range;
 
@@ -40,7 +41,7 @@ pub(super) async unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) ->
     if f.size() == 1 || data.bytes() == 0 {
         return Ok(());
     }
-    let how = choose::bcast(data.bytes(), f.size(), f.room(), f.may_line());
+    let how = choose::bcast(data.bytes(), f.size(), place(f), f.may_line());
     // SAFETY: VECTORS.
     unsafe { run_by(f, how, data, root).await }
 }
@@ -68,6 +69,10 @@ pub(super) async unsafe fn run_as<F: Fabric>(
     unsafe {
         match how {
             choose::Bcast::Flat => flat(f, data, root).await,
+            choose::Bcast::Lines if data.bytes() > CALL_BYTES as u64 => match f.shared()? {
+                Some(buffers) => f.apart(lines::bcast_long(f, buffers, data, root)).await,
+                None => binomial(f, data, root).await,
+            },
             choose::Bcast::Lines if let Some(lines) = f.lines()? => {
                 f.apart(lines::bcast(&lines, data, root)).await
             }

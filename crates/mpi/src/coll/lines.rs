@@ -16,18 +16,29 @@ pub(crate) mod member;
 use super::fabric::Fabric;
 use super::local::Reduction;
 use super::scratch::Scratch;
+use super::shared::SharedBuffers;
 use super::vector::Vector;
-use crate::coll_choice::line_plan::{LinePlan, MAX_VALUES, Readers, STEP_BYTES};
+use crate::coll_choice::line_plan::{LinePlan, MAX_ROUNDS, MAX_VALUES, Readers, STEP_BYTES};
 use crate::coll_choice::tree::Branch;
-use crate::common::error::Result;
+use crate::common::consts::MPI_ERR_INTERN;
+use crate::common::error::{Error, Result};
 use fastpath_base::copy::copy;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
+
+/// Minimum bytes of a piece of a long broadcast. A synchronization takes as long as the copy of a few KiB.
+const PIECE_BYTES: usize = 8 << 10;
 
 /// Shared lines of the members of one call.
 pub trait Lines {
     /// Returns the schedule of this member.
     fn plan(&self) -> &LinePlan;
+
+    /// Returns the number of the call.
+    fn number(&self) -> u64;
+
+    /// Waits until all other members have ended a call.
+    fn wait_for_end(&self, call: u64) -> impl Future<Output = Result>;
 
     /// Publishes `bytes` bytes, which `fill` writes, as this member's data of a step. The data stays until all
     /// `readers` have ended the call. Waits until the readers of the memory's earlier data have ended that call.
@@ -56,6 +67,14 @@ impl Lines for NoLines {
         match *self {}
     }
 
+    fn number(&self) -> u64 {
+        match *self {}
+    }
+
+    async fn wait_for_end(&self, _: u64) -> Result {
+        match *self {}
+    }
+
     async unsafe fn publish(
         &self, _: u32, _: usize, _: impl FnOnce(*mut u8), _: Readers,
     ) -> Result {
@@ -77,6 +96,72 @@ pub(super) async fn barrier<L: Lines>(lines: &L) -> Result {
         lines.collect(&round.partners, step, |_| 0, |_, _| {}).await?;
     }
     Ok(())
+}
+
+/// Broadcast through the shared buffers of members, for any number of bytes. A member copies from its parent's buffer
+/// into its own, for its children, and from there into its memory, in pieces. So all members copy at the same time.
+///
+/// # Safety
+/// The data is readable at the root and writable elsewhere.
+pub(super) async unsafe fn bcast_long<F: Fabric>(
+    f: &F, buffers: &SharedBuffers, data: Vector<'_>, root: u32,
+) -> Result {
+    let bytes = data.bytes() as usize;
+    if buffers.last_call.get().is_none()
+        && let Some(lines) = f.lines()?
+    {
+        // Members may still read buffers after a synchronization by messages.
+        barrier(&lines).await?;
+    }
+    buffers.has_readers.set(true);
+    let (mut before, mut done) = ([buffers.last_call.get(); 2], 0);
+    while done < bytes {
+        let len = (bytes - done).min(buffers.bytes);
+        let Some(lines) = f.lines()? else {
+            return Err(no_lines());
+        };
+        let turn = buffers.turn();
+        let branching = lines.plan().branching(root);
+        if !branching.children.is_empty()
+            && let Some(call) = before[0]
+        {
+            lines.wait_for_end(call).await?;
+        }
+        before = [before[1], Some(lines.number())];
+        buffers.last_call.set(before[1]);
+        let piece = PIECE_BYTES.max(len.div_ceil(MAX_ROUNDS).next_multiple_of(64));
+        for (step, at) in (0..).zip((0..len).step_by(piece)) {
+            let (first, len) = (done + at, piece.min(len - at));
+            let own = turn.of(f.rank()).wrapping_add(at);
+            let mut source = own;
+            // SAFETY: VECTORS; no member reads the own buffer, and the parent's has the piece until this call ends.
+            unsafe {
+                if let Some(parent) = branching.parent {
+                    lines.collect(&[parent], step, |_| 0, |_, _| {}).await?;
+                    source = turn.of(parent).wrapping_add(at);
+                } else {
+                    data.layout.pack_to(data.ptr, data.count, first as u64, own, len);
+                }
+                if !branching.children.is_empty() {
+                    if branching.parent.is_some() {
+                        copy(own, source, len);
+                        source = own;
+                    }
+                    lines.publish(step, 0, |_| {}, Readers::Children(root)).await?;
+                }
+                if branching.parent.is_some() {
+                    data.layout.unpack_from(data.ptr, data.count, first as u64, source, len);
+                }
+            }
+        }
+        done += len;
+    }
+    Ok(())
+}
+
+#[cold]
+fn no_lines() -> Error {
+    Error::new(MPI_ERR_INTERN, "shared lines were lost during a call")
 }
 
 /// Broadcast of up to [`CALL_BYTES`](crate::coll_choice::line_plan::CALL_BYTES) bytes.

@@ -221,7 +221,7 @@ pub(super) async fn barrier<F: Fabric>(f: &F, nodes: &NodeMap) -> Result {
         let how = choose::barrier(heads.size(), heads.room(), false);
         barrier::run_as(&heads, how).await?;
     }
-    let how = choose::bcast(0, node.size(), node.room(), false);
+    let how = choose::bcast(0, node.size(), (node.room(), false), false);
     // SAFETY: messages without bytes touch no memory.
     unsafe { bcast::run_as(&node, how, nothing, head).await }
 }
@@ -234,10 +234,10 @@ pub(super) async unsafe fn bcast<F: Fabric>(
     // SAFETY: VECTORS.
     unsafe {
         if let Some(heads) = heads {
-            let how = choose::bcast(data.bytes(), heads.size(), heads.room(), false);
+            let how = choose::bcast(data.bytes(), heads.size(), (heads.room(), false), false);
             bcast::run_as(&heads, how, data, nodes.of(root)).await?;
         }
-        let how = choose::bcast(data.bytes(), node.size(), node.room(), false);
+        let how = choose::bcast(data.bytes(), node.size(), (node.room(), false), false);
         bcast::run_as(&node, how, data, head).await
     }
 }
@@ -298,7 +298,7 @@ pub(super) async unsafe fn allreduce<'a, F: Fabric>(
             }
             (node, head)
         };
-        let how = choose::bcast(size.bytes, node.size(), node.room(), false);
+        let how = choose::bcast(size.bytes, node.size(), (node.room(), false), false);
         bcast::run_as(&node, how, result, head).await
     }
 }
@@ -361,7 +361,7 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
             let whole = is_even.then_some(all);
             allgather::run_as(&heads, how, None, &piece, whole).await?;
         }
-        let how = choose::bcast(total, node.size(), node.room(), false);
+        let how = choose::bcast(total, node.size(), (node.room(), false), false);
         bcast::run_as(&node, how, all, head).await?;
         if in_place.is_none() {
             let mut from = at;

@@ -4,7 +4,7 @@
 //! **BUFFERS.** A member writes its own buffer before a synchronization. Until the next synchronization, it reads the
 //! buffers of others or combines its part of them. Each member uses its two buffers in turn. A member writes a buffer
 //! again only after the synchronization that follows its write of the other buffer. By then all members have read the
-//! buffer.
+//! buffer. A broadcast ([`lines::bcast_long`]) does not synchronize, so the next call does so first.
 //!
 //! Reference: Graham and Shipman, MPI Support for Multi-core Architectures: Optimized Shared Memory Collectives (2008).
 #![allow(unsafe_code)]
@@ -45,8 +45,16 @@ struct SharedRun<'f, F> {
 }
 
 impl<'f, F: Fabric> SharedRun<'f, F> {
-    fn new(f: &'f F, buffers: &'f SharedBuffers, which: CallSize) -> Self {
-        SharedRun { f, buffers, which, busy_ns: 0, is_first: true }
+    /// Begins a call. If members may still read the buffers of a broadcast, synchronizes them first. `bytes` must be
+    /// equal on all members.
+    async fn begin(
+        f: &'f F, buffers: &'f SharedBuffers, which: CallSize, bytes: u64,
+    ) -> Result<Self> {
+        let mut run = SharedRun { f, buffers, which, busy_ns: 0, is_first: true };
+        if buffers.has_readers.take() {
+            drop(run.meet(bytes).await?);
+        }
+        Ok(run)
     }
 
     fn time(&mut self, work: impl FnOnce()) {
@@ -83,15 +91,20 @@ impl<'f, F: Fabric> SharedRun<'f, F> {
         });
     }
 
-    /// Synchronizes all members, through lines where each has a processor.
-    async fn meet(&mut self, bytes: u64) -> Result {
+    /// Synchronizes all members, through lines where each has a processor. The caller keeps the returned call of lines
+    /// while it reads the buffers of others.
+    async fn meet(&mut self, bytes: u64) -> Result<Option<impl Lines + use<'f, F>>> {
         if self.f.room() == JobProcessors::Own
             && self.f.may_line()
             && let Some(lines) = self.f.lines()?
         {
-            return self.meet_by_lines(&lines, bytes).await;
+            self.meet_by_lines(&lines, bytes).await?;
+            self.buffers.last_call.set(Some(lines.number()));
+            return Ok(Some(lines));
         }
-        self.meet_by_messages(bytes).await
+        self.buffers.last_call.set(None);
+        self.meet_by_messages(bytes).await?;
+        Ok(None)
     }
 
     /// Synchronizes all members through lines. All receive the work times, and the loop that rank 0 has chosen before.
@@ -183,7 +196,7 @@ pub(super) async unsafe fn allreduce<F: Fabric>(
 ) -> Result {
     let size = red.layout.size();
     let (bytes, at_once) = (operand.bytes(), buffers.bytes as u64 / size * size);
-    let mut run = SharedRun::new(f, buffers, CallSize::allreduce(bytes));
+    let mut run = SharedRun::begin(f, buffers, CallSize::allreduce(bytes), bytes).await?;
     let mut done = 0;
     while done < bytes {
         let len = at_once.min(bytes - done);
@@ -191,11 +204,12 @@ pub(super) async unsafe fn allreduce<F: Fabric>(
         // SAFETY: BUFFERS.
         unsafe {
             run.put(operand, done, turn.of(f.rank()), len as usize);
-            run.meet(bytes - done).await?;
+            drop(run.meet(bytes - done).await?);
             let mine = part(red, len / size, f.rank(), f.size());
             run.time(|| combine(red, turn, f.size(), mine));
-            run.meet(bytes - done).await?;
+            let reading = run.meet(bytes - done).await?;
             run.take(turn.of(f.size() - 1), result, done, len as usize);
+            drop(reading);
         }
         done += len;
     }
@@ -244,7 +258,8 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
 ) -> Result {
     let longest = (0..f.size()).map(|r| block(r).bytes()).max().unwrap_or(0);
     let total = (0..f.size()).fold(0u64, |sum, r| sum.wrapping_add(block(r).bytes()));
-    let mut run = SharedRun::new(f, buffers, CallSize::allgather(total / u64::from(f.size())));
+    let size = CallSize::allgather(total / u64::from(f.size()));
+    let mut run = SharedRun::begin(f, buffers, size, total).await?;
     let mut done = 0;
     while done < longest {
         let turn = buffers.turn();
@@ -252,11 +267,12 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
         // SAFETY: BUFFERS.
         unsafe {
             run.put(own, done, turn.of(f.rank()), rest(own.bytes()));
-            run.meet(total.wrapping_sub(done)).await?;
+            let reading = run.meet(total.wrapping_sub(done)).await?;
             for rank in (1..f.size()).map(|k| (f.rank() + k) % f.size()) {
                 let into = block(rank);
                 run.take(turn.of(rank), into, done, rest(into.bytes()));
             }
+            drop(reading);
         }
         done += buffers.bytes as u64;
     }

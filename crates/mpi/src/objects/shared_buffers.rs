@@ -22,13 +22,24 @@ pub struct SharedBuffers {
     pub(crate) bytes: usize,
     /// Whether the next call uses the second buffers.
     second: Cell<bool>,
+    /// Last call of shared lines in which members read buffers; `None` if messages synchronized them since.
+    pub(crate) last_call: Cell<Option<u64>>,
+    /// Whether members may read buffers of a broadcast, after which nothing has synchronized them.
+    pub(crate) has_readers: Cell<bool>,
     pub(crate) learnt: LearnedLoops,
 }
 
 impl SharedBuffers {
     /// Makes the buffers from each member's first buffer. The second buffer follows the first; each has `bytes` bytes.
     pub(crate) fn new(firsts: Box<[*mut u8]>, bytes: usize) -> SharedBuffers {
-        SharedBuffers { firsts, bytes, second: Cell::new(false), learnt: LearnedLoops::default() }
+        SharedBuffers {
+            firsts,
+            bytes,
+            second: Cell::new(false),
+            last_call: Cell::new(None),
+            has_readers: Cell::new(false),
+            learnt: LearnedLoops::default(),
+        }
     }
 
     pub(crate) fn report(&self) -> Vec<String> {

@@ -99,8 +99,9 @@ impl SharedLines {
         unsafe { AtomicU64::from_ptr(self.firsts[rank as usize].cast()) }
     }
 
+    /// Returns whether a member has ended a call, and reads no line and no buffer of it any more.
     #[inline]
-    fn has_ended(&self, rank: u32, call: u64) -> bool {
+    pub(crate) fn has_ended(&self, rank: u32, call: u64) -> bool {
         let ended = &self.ended[rank as usize];
         if ended.get() < call {
             // ORDERING: acquire, before this member writes what `rank` has read; partner: the store in `end`.

@@ -353,9 +353,9 @@ etc. are nearest rank.
 each: number of operations in a sample, which is their mean. Samples of the warm-up do not count.
 MB/s (MB = 10^6 bytes), M/s (million messages a second) and ratio (to the floor) refer to medians.
 floor: median of the larger of a cache line one way and one copy of the message, measured in turn \
-by the same ranks. For a ping-pong from 4 KiB: the bare pipeline (fastpath bench copy) plus a line, \
-measured before the run; stored results also hold the time after it. For accesses to files: pwrite \
-or pread of the same bytes; for pwrite and pread: a copy.
+by the same ranks. For a ping-pong from 4 KiB: the bare pipeline (fastpath bench copy) plus a \
+line, measured before the run; stored results also hold the time after it. For accesses to files: \
+pwrite or pread of the same bytes; for pwrite and pread: a copy.
 line: ns of a cache line one way before/after the samples. !: the cache line took another time \
 when the bare pipeline was measured, so floor and ratio mean little until both are measured again, \
 after the run.

@@ -66,6 +66,20 @@ impl<W: LineWait> Lines for LineCall<'_, W> {
         &self.lines.plan
     }
 
+    fn number(&self) -> u64 {
+        self.call
+    }
+
+    async fn wait_for_end(&self, call: u64) -> Result {
+        for rank in (0..self.plan().ranks()).filter(|&rank| rank != self.plan().rank()) {
+            if !self.lines.has_ended(rank, call) {
+                let mut has_ended = || self.lines.has_ended(rank, call);
+                self.wait.wait(&[rank], &Cell::new(1), &mut has_ended)?;
+            }
+        }
+        Ok(())
+    }
+
     #[inline]
     async unsafe fn publish(
         &self, step: u32, bytes: usize, fill: impl FnOnce(*mut u8), readers: Readers,

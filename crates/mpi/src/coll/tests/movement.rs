@@ -4,7 +4,7 @@ use super::*;
 use crate::coll::choose::*;
 use crate::coll::fabric::{Fabric, drive};
 use crate::coll::simulator::{run, run_on};
-use crate::coll::{allgather, alltoall, barrier, bcast, gather, scatter, vector};
+use crate::coll::{allgather, alltoall, barrier, bcast, gather, lines, scatter, shared, vector};
 use crate::coll_choice::{ALLGATHER, ALLGATHERV, BARRIER, BCAST, GATHER, SCATTER};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -74,6 +74,36 @@ proptest! {
                 area.data()
             });
             prop_assert!(results.iter().all(|r| *r == expected), "{:?}", how);
+        }
+    }
+
+    /// Repeated broadcasts and allgathers use the same buffers, which are shorter than the data.
+    #[test]
+    fn bcast_long__leaves_buffers_until_all_have_read(
+        ranks in 1u32..18, count in any_count(), roots in proptest::collection::vec(0u32..18, 1..6),
+        shape in any_shape(),
+    ) {
+        let results = run(ranks, Mode::Eager, |f| {
+            let (buffers, mut found) = (f.shared().unwrap().unwrap(), Vec::new());
+            for (call, root) in (0..).zip(roots.iter().map(|root| root % ranks)) {
+                let area = Area::filled(shape, &words(f.rank(), call, count));
+                let all = Area::new(shape, ranks as usize * count as usize);
+                let block = |rank: u32| all.vector(u64::from(rank) * count, count);
+                // SAFETY: the areas outlive the calls.
+                unsafe {
+                    drive(lines::bcast_long(f, buffers, area.vector(0, count), root)).unwrap();
+                    if call % 2 == 1 {
+                        drive(shared::allgather(f, buffers, area.vector(0, count), &block)).unwrap();
+                    }
+                }
+                found.push(area.data());
+            }
+            found
+        });
+        for found in results {
+            for (call, root) in (0..).zip(roots.iter().map(|root| root % ranks)) {
+                prop_assert_eq!(&found[call as usize], &words(root, call, count));
+            }
         }
     }
 

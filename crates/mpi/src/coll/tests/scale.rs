@@ -145,7 +145,7 @@ fn simulate(call: ScaleCall, case: ScaleCase, network: &NetworkCosts) -> ScaleTa
         ScaleCall::Bcast => {
             let all = [Bcast::Binomial, Bcast::Nodes];
             let (rings, least) = ([Bcast::ScatterAllgather], passes + round);
-            let chosen = choose::bcast(bytes, ranks, room, false);
+            let chosen = choose::bcast(bytes, ranks, (room, false), false);
             measure(chosen, &all, &rings, (least, may_run), |how| {
                 hosts.run(|f| async move {
                     // SAFETY: the memory of the hosts is long enough, and its contents are not read.
