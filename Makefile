@@ -46,7 +46,7 @@ help:
 	@echo 'make test-programs          run MPI programs in C on several numbers of ranks, and tests of jobs (tests/run)'
 	@echo 'make test-tcp               run a sample of the programs over TCP (test-tcp-all: all, and tests of mpi4py)'
 	@echo 'make test-install           install into a scratch folder and build programs in C, C++ and Fortran against it'
-	@echo 'make test-install-all       also build mpi4py in an environment with the wheel'
+	@echo 'make test-install-all       also build mpi4py in an environment with the wheel, and the conda packages'
 	@echo 'make test-fortran           compile the Fortran modules and programs with each compiler (test-fortran-all: compare every interface)'
 	@echo 'make test-interchange       run one binary on this library and on MPICH (installs its wheel)'
 	@echo 'make demo                   run a checked program on 4 ranks; print latency, its floor and a chart'
@@ -155,6 +155,9 @@ test-install: build
 	tests/install/deb.sh '$(BUILD)'
 	tests/install/tarball.sh '$(BUILD)'
 	tests/install/rust.sh '$(BUILD)'
+	tests/install/spack '$(BUILD)'
+	tests/install/action '$(BUILD)'
+	tests/install/conda --check
 
 test-install-all: build
 	tests/install/run.sh '$(BUILD)'
@@ -162,6 +165,9 @@ test-install-all: build
 	tests/install/deb.sh '$(BUILD)'
 	tests/install/tarball.sh '$(BUILD)'
 	tests/install/rust.sh '$(BUILD)'
+	tests/install/spack '$(BUILD)'
+	tests/install/action '$(BUILD)'
+	tests/install/conda '$(BUILD)'
 
 test-interchange: build
 	tests/interchange/run.sh '$(BUILD)' $(MPICH)

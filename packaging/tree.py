@@ -1,6 +1,8 @@
 """The files of every package: an installed prefix without debug information, with licences; and what its programs need.
 
 Only the standard library, so that a machine that builds Fastpath can pack it.
+
+usage: tree.py FOLDER      (writes the licences of Fastpath and of its crates to FOLDER, for packagers with own tools)
 """
 
 import json
@@ -140,3 +142,11 @@ def run(words, folder=None, **variables):
     if done.returncode != 0:
         sys.exit(f"{' '.join(words)} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__.rstrip().split("\n\n")[-1])
+    for licence, text in licences().items():
+        with open(os.path.join(sys.argv[1], licence), "w", encoding="utf-8") as written:
+            written.write(text)
