@@ -137,10 +137,13 @@ fn describe_library(library: &ForeignLibrary, program: &str, prefix: &Path) -> S
         (false, false) => format!("compile it with {own}/bin/mpicc"),
     };
     let launcher = library.path.parent().and_then(Path::parent).map(|at| at.join("bin/mpiexec"));
-    let other = launcher.filter(|path| path.is_file() && !path.starts_with(prefix));
-    let other =
-        other.map_or_else(|| "mpiexec of that MPI".into(), |path| path.display().to_string());
-    format!("{program} has loaded {path} of another MPI: {remedy}, or start it with {other}")
+    let other = match launcher.filter(|path| path.is_file()) {
+        // The packages of both MPIs are in one prefix, and this launcher has replaced the other.
+        Some(path) if path.starts_with(prefix) => "install that MPI in another environment".into(),
+        Some(path) => format!("start it with {}", path.display()),
+        None => "start it with mpiexec of that MPI".into(),
+    };
+    format!("{program} has loaded {path} of another MPI: {remedy}, or {other}")
 }
 
 /// Returns the first MPI library of another MPI that a process or one of its descendants has mapped.
@@ -242,6 +245,21 @@ mod tests {
     }
 
     #[test]
+    fn remedy__names_the_launcher_of_the_other_mpi_unless_this_one_has_replaced_it() {
+        let scratch = std::env::temp_dir().join(format!("singletons-{}", std::process::id()));
+        std::fs::create_dir_all(scratch.join("bin")).unwrap();
+        std::fs::write(scratch.join("bin/mpiexec"), "").unwrap();
+        let path = scratch.join("lib/libmpi.so.12");
+        let library = ForeignLibrary { path, is_python: true };
+        let other = describe_library(&library, "python", Path::new("/own"));
+        let launcher = format!("or start it with {}/bin/mpiexec", scratch.display());
+        assert!(other.ends_with(&launcher), "{other}");
+        let replaced = describe_library(&library, "python", &scratch);
+        assert!(replaced.ends_with("or install that MPI in another environment"), "{replaced}");
+        std::fs::remove_dir_all(scratch).unwrap();
+    }
+
+    #[test]
     fn remedy__depends_on_library_and_python() {
         let told = |path: &str, is_python| {
             let library = ForeignLibrary { path: PathBuf::from(path), is_python };
@@ -257,5 +275,6 @@ mod tests {
         assert!(
             told("/o/libmpi_abi.so.1", true).contains("MPI4PY_LIBMPI=/own/lib/libmpi_abi.so.1")
         );
+        assert!(told("/o/libmpi.so.12", true).ends_with("or start it with mpiexec of that MPI"));
     }
 }
