@@ -124,6 +124,41 @@ def case_report_names_every_call(session):
     return None
 
 
+LINES = "barrier:lines,bcast:lines,allreduce:lines,allgather:lines"
+# Two sockets with two L3 caches of two processors each.
+MACHINE = "".join(f"socket:{cpus[0] // 4} numa:{cpus[0] // 4} l3:{cpus[0] // 2} cpus:{cpus[0]}-{cpus[1]}\n"
+                  for cpus in ((0, 1), (2, 3), (4, 5), (6, 7)))
+
+
+def case_lines_by_topology(session):
+    """Shared lines on a machine of two sockets and four L3 caches: even groups of ranks, and uneven ones."""
+    topology = os.path.join(session.folder, "topology")
+    with open(topology, "w", encoding="utf-8") as file:
+        file.write("processors:8\n" + MACHINE)
+    env = {"FASTPATH_COLL": LINES, "FASTPATH_TOPOLOGY": topology}
+    for ranks in (8, 7):
+        for program in (["coll_lines", "6"], ["coll_move"], ["coll_reduce"]):
+            words = [session.binary(program[0]), *program[1:]]
+            outcome = session.mpirun(ranks, words, env=env, timeout=240).finish()
+            if problem := outcome.problem():
+                return f"{program[0]}, {ranks} ranks: {problem}", outcome.text()
+    outcome = session.mpirun(8, [session.binary("coll_move")], env={"FASTPATH_REPORT": "1", **env}).finish()
+    for call in ("barrier", "bcast", "allgather"):
+        if f"{call} on 8 ranks, algorithm lines" not in outcome.err:
+            return f"{call} does not use lines", outcome.text()
+    return None
+
+
+@sliced
+def case_lines_of_many_ranks(session):
+    """128 and 192 ranks on the processors of this machine, with checked contents."""
+    for ranks in (128, 192):
+        outcome = session.mpirun(ranks, [session.binary("coll_lines"), "2"], env={"FASTPATH_COLL": LINES}, timeout=240)
+        if problem := (outcome := outcome.finish()).problem():
+            return f"{ranks} ranks: {problem}", outcome.text()
+    return None
+
+
 @sliced
 def case_names_of_every_call(session):
     """Each algorithm runs if it is named, and results are right."""

@@ -97,7 +97,13 @@ impl LineWait for &Channel<'_> {
         if may_spin && spin(SPIN_POLLS, |_| poll().then_some(()), is_needed).is_some() {
             return Ok(());
         }
-        self.wait_long(worker, from, pending, poll)
+        self.wait_long(worker, from, (pending, false), poll)
+    }
+
+    fn wait_for_end(&self, rank: u32, poll: &mut dyn FnMut() -> bool) -> Result {
+        // A member that ends a call wakes no other, so that the end costs one store.
+        let pending = &Cell::new(1);
+        self.wait_long(self.process.worker()?, &[rank], (pending, true), poll)
     }
 
     #[inline]
@@ -134,7 +140,7 @@ impl Channel<'_> {
     #[cold]
     #[inline(never)]
     fn wait_long(
-        &self, worker: *mut Worker, from: &[u32], pending: &Cell<u64>,
+        &self, worker: *mut Worker, from: &[u32], (pending, naps): (&Cell<u64>, bool),
         poll: &mut dyn FnMut() -> bool,
     ) -> Result {
         let awaited = || {
@@ -153,7 +159,7 @@ impl Channel<'_> {
             comm: self.comm.handle.get(),
             bytes: 0,
             awaited: AwaitedRanks::of(&worlds),
-            naps: false,
+            naps,
         };
         let mut outcome: std::result::Result<(), u32> = Ok(());
         let done = |w: &mut Worker| {

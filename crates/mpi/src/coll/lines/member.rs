@@ -13,6 +13,9 @@ pub(crate) trait LineWait {
     /// lines are awaited. Errors: such a member has left.
     fn wait(&self, from: &[u32], pending: &Cell<u64>, poll: &mut dyn FnMut() -> bool) -> Result;
 
+    /// Waits until `poll` returns true because member `rank` has ended calls. Errors: the member has left.
+    fn wait_for_end(&self, rank: u32, poll: &mut dyn FnMut() -> bool) -> Result;
+
     /// Wakes a member that sleeps.
     fn wake(&self, rank: u32);
 
@@ -52,7 +55,7 @@ impl<W: LineWait> LineCall<'_, W> {
                 late.set(next.unwrap_or(u32::MAX));
                 changed
             };
-            self.wait.wait(&[late.get()], &Cell::new(1), &mut is_over)?;
+            self.wait.wait_for_end(late.get(), &mut is_over)?;
             if late.get() == u32::MAX {
                 return Ok(());
             }
@@ -74,7 +77,7 @@ impl<W: LineWait> Lines for LineCall<'_, W> {
         for rank in (0..self.plan().ranks()).filter(|&rank| rank != self.plan().rank()) {
             if !self.lines.has_ended(rank, call) {
                 let mut has_ended = || self.lines.has_ended(rank, call);
-                self.wait.wait(&[rank], &Cell::new(1), &mut has_ended)?;
+                self.wait.wait_for_end(rank, &mut has_ended)?;
             }
         }
         Ok(())
