@@ -1,5 +1,6 @@
-"""LeakSanitizer finds no leak of the library in programs of tests/c built with `-fsanitize=leak`. The smallest
-program runs with AddressSanitizer as well, which is more common."""
+"""Sanitizers and valgrind's memcheck report nothing about programs that use the library. The smallest program and one
+that uses each chapter run under each of them, started by `mpiexec` and alone. LeakSanitizer also runs further programs
+of tests/c. Memcheck counts a block that is still reachable as an error."""
 
 import os
 import subprocess
@@ -11,18 +12,30 @@ PROGRAMS = {
     "pt2pt_modes": [], "pt2pt_middle": [], "coll_forms": [], "comm_create": [], "type_messages": [], "rma_move": [],
     "file_basic": [], "partitioned": [], "sessions": [], "spawn_basic": [], "threads_comms": [], "forked": ["exit"],
 }
-SMALLEST = "#include <mpi.h>\nint main(int c, char **v)\n{\n    MPI_Init(&c, &v);\n    MPI_Finalize();\n    return 0;\n}\n"
+# The smallest program, and one that uses each chapter.
+SMALLEST, CHAPTERS = "init_finalize", "clean_exit"
+SANITIZERS = ("leak", "address", "undefined", "thread")
 # An exit code that differs from a failed check.
-OPTIONS = {"LSAN_OPTIONS": "exitcode=23", "ASAN_OPTIONS": "exitcode=23"}
-# Printed if a sanitizer may not trace the process (ptrace is refused), or the compiler lacks it.
+FOUND = 23
+OPTIONS = {name: f"exitcode={FOUND}" for name in ("LSAN_OPTIONS", "ASAN_OPTIONS", "TSAN_OPTIONS")}
+OPTIONS["UBSAN_OPTIONS"] = f"halt_on_error=1:exitcode={FOUND}"
+MEMCHECK = ["valgrind", "--quiet", "--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all",
+            f"--error-exitcode={FOUND}"]
+# Further settings under which memcheck runs the program that uses each chapter.
+SETTINGS = {
+    "": {}, "tcp": {"FASTPATH_TRANSPORTS": "tcp"}, "check": {"FASTPATH_CHECK": "1"},
+    "progress": {"FASTPATH_PROGRESS": "thread"},
+}
+# Printed if a sanitizer may not trace the process (ptrace is refused).
 UNUSABLE = ("LeakSanitizer has encountered a fatal error", "LeakSanitizer: ptrace")
 
 
-def _build(session, name, source, flags):
+def _build(session, name, source, sanitizer):
     """Returns the program, or None if the compiler has no such sanitizer. Any other error of the compiler is a
     failure."""
     binary = os.path.join(session.build, name)
-    command = [session.mpicc, *program.FLAGS, "-fno-omit-frame-pointer", *flags, "-o", binary, source]
+    flags = [f"-fsanitize={sanitizer}", "-fno-omit-frame-pointer"]
+    command = [session.mpicc, *program.FLAGS, *flags, "-o", binary, source]
     complaint = program.build(binary, command, [source])
     if not complaint:
         return binary
@@ -32,18 +45,26 @@ def _build(session, name, source, flags):
     return None
 
 
-def _judge(session, label, ranks, words, quiet=True):
-    outcome = session.mpirun(ranks, words, timeout=120, env=OPTIONS).finish()
+def _programs(session):
+    """Names and arguments of the two programs that run under every checker."""
+    return [(SMALLEST, []), (CHAPTERS, [os.path.join(session.folder, "leaks.file")])]
+
+
+def _judge(session, label, ranks, words, env=None):
+    """Runs a program as a job, or alone for 0 ranks."""
+    env = {**OPTIONS, **(env or {})}
+    running = session.mpirun(ranks, words, timeout=300, env=env) if ranks else session.start(words, 300, env=env)
+    outcome = running.finish()
     if any(text in outcome.err for text in UNUSABLE):
         session.skip(label, "the sanitizer may not look at processes here")
         return None
-    problem = outcome.problem(quiet=quiet)
-    return (problem, outcome.text()) if problem else None
+    problem = outcome.problem()
+    return (f"{label} on {ranks or 'no'} ranks: {problem}", outcome.text()) if problem else None
 
 
 def _make_program(name, args):
     def case(session):
-        binary = _build(session, f"leaks_{name}", program.source(name), ["-fsanitize=leak"])
+        binary = _build(session, f"leaks_{name}", program.source(name), "leak")
         if binary is None:
             return session.skip(f"leaks.{name}", "the compiler has no -fsanitize=leak")
         return _judge(session, f"leaks.{name}", 2, [binary, *args])
@@ -52,20 +73,46 @@ def _make_program(name, args):
     return case
 
 
-def _make_smallest(kind):
+def _make_sanitized(sanitizer):
     def case(session):
-        source = os.path.join(session.build, "leaks_smallest.c")
-        with open(source, "w", encoding="utf-8") as file:
-            file.write(SMALLEST)
-        binary = _build(session, f"leaks_smallest_{kind}", source, [f"-fsanitize={kind}"])
-        if binary is None:
-            return session.skip(f"leaks.{kind}", f"the compiler has no -fsanitize={kind}")
-        return _judge(session, f"leaks.{kind}", 2, [binary])
+        for name, args in _programs(session):
+            binary = _build(session, f"leaks_{name}_{sanitizer}", program.source(name), sanitizer)
+            if binary is None:
+                return session.skip(f"leaks.{sanitizer}", f"the compiler has no -fsanitize={sanitizer}")
+            for ranks in (0, 2):
+                problem = _judge(session, f"{name} with -fsanitize={sanitizer}", ranks, [binary, *args])
+                if problem:
+                    return problem
+        return None
 
     return case
 
 
+def _make_memcheck(label, env):
+    def case(session):
+        for name, args in _programs(session):
+            binary = session.binary(name)
+            for ranks in (0, 2):
+                problem = _judge(session, f"{name} under memcheck", ranks, [*MEMCHECK, binary, *args], env)
+                if problem:
+                    return problem
+        return None
+
+    case.long = label not in ("", "tcp")
+    return case
+
+
+def case_finds_a_leak(session):
+    """Memcheck reports the only block that a program does not free, so that its silence means something."""
+    outcome = session.start([*MEMCHECK, session.binary(SMALLEST), "lose"], 300).finish()
+    if outcome.code != FOUND or outcome.err.count("still reachable") != 1:
+        return f"memcheck does not report one reachable block: exit code {outcome.code}", outcome.text()
+    return None
+
+
 for _name, _args in PROGRAMS.items():
     globals()[f"case_{_name}"] = _make_program(_name, _args)
-for _kind in ("address", "leak"):
-    globals()[f"case_smallest_{_kind}"] = _make_smallest(_kind)
+for _sanitizer in SANITIZERS:
+    globals()[f"case_{_sanitizer}_sanitizer"] = _make_sanitized(_sanitizer)
+for _label, _env in SETTINGS.items():
+    globals()["case_memcheck" + (f"_{_label}" if _label else "")] = _make_memcheck(_label, _env)

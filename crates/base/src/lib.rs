@@ -9,6 +9,7 @@
 //! | [`wait`] | futexes between processes, yielding, the expedited membarrier |
 //! | [`topology`] | usable processors, cores, NUMA nodes, cgroup quota and memory |
 //! | [`fd`] | descriptors that stay open, compared before use |
+//! | [`exit`] | values that live until the library drops them at the exit of the process |
 //! | [`entropy`] | random bytes of the system, for secrets |
 //! | [`heap`] | the library's allocator, with a report of failed allocations |
 //! | [`float`] | the program's floating-point environment, kept from the library's arithmetic |
@@ -26,6 +27,7 @@ pub mod clock;
 pub mod config;
 pub mod copy;
 pub mod entropy;
+pub mod exit;
 pub mod fd;
 pub mod float;
 pub mod heap;

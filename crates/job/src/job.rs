@@ -270,6 +270,11 @@ impl Job {
         self.launcher.is_some() || self.link.is_some()
     }
 
+    /// Returns whether an engine has started the job, and threads of this process watch its other ranks.
+    pub fn is_linked(&self) -> bool {
+        self.link.is_some()
+    }
+
     /// Returns whether this process writes the trace of its node, because our launcher is absent. Such a process is the
     /// node's only rank, or the leader, which waits for the node's other ranks when it leaves.
     pub fn writes_trace(&self) -> bool {

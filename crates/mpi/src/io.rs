@@ -103,6 +103,11 @@ pub(crate) fn find_handler(p: &Process, handle: usize) -> Option<usize> {
     Some(OPEN_FILES.of(p).get(handle)?.errhandler.get())
 }
 
+/// Drops all files of an exiting process. Data that the program has not written stays unwritten.
+pub(crate) fn drop_all(p: &Process) {
+    OPEN_FILES.of(p).clear();
+}
+
 /// Returns the file of a handle. Errors: `MPI_ERR_FILE` for an invalid handle.
 pub fn find(p: &Process, handle: usize) -> Result<Rc<File>> {
     OPEN_FILES.of(p).find(handle)

@@ -14,8 +14,8 @@ use crate::selection::thresholds::BULK_EARLY;
 use crate::wire::{self, EARLY_LIMIT};
 use crate::worker::Worker;
 use crate::worker::sends::RecalledSend;
+use fastpath_base::exit::LazyStatic;
 use fastpath_transport::Header;
-use std::sync::LazyLock;
 
 pub(crate) enum RecallMatch {
     Receive(RequestId),
@@ -24,7 +24,7 @@ pub(crate) enum RecallMatch {
 }
 
 /// Zeros sent in place of the eager bytes of a withdrawn message, because its buffer belongs to the user again.
-static NOTHING: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; BULK_EARLY as usize].into());
+static NOTHING: LazyStatic<Box<[u8]>> = LazyStatic::new(|| vec![0; BULK_EARLY as usize].into());
 const _: () = assert!(BULK_EARLY >= EARLY_LIMIT);
 
 impl Worker {
@@ -226,7 +226,8 @@ impl Worker {
         let request = self.requests.get(id);
         if request.has_unsent() {
             // Send the remaining eager bytes, because the receiver expects them.
-            let buffer = Buffer::contiguous(NOTHING.as_ptr().cast_mut(), request.early as u64);
+            let buffer =
+                Buffer::contiguous(NOTHING.get().as_ptr().cast_mut(), request.early as u64);
             self.pass_on(id, buffer);
         }
         self.send_control(peer, Header::new(wire::CANCEL, 0, handle as u64), &[]);

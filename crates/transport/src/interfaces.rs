@@ -15,6 +15,7 @@ use crate::tcp::TcpIface;
 use crate::verbs::inline::Overrides;
 use crate::verbs::{PortCounter, VerbsError, open_device};
 pub use counts::TransportCounts;
+use fastpath_base::exit;
 use fastpath_base::sync::Ordering;
 use fastpath_job::Job;
 use meeting::Meeting;
@@ -77,7 +78,7 @@ pub struct Interfaces {
 impl Interfaces {
     /// Opens shared memory with the default permissions.
     pub fn open(job: &'static Job) -> Self {
-        let domain: &'static Domain = Box::leak(Box::new(Domain::new(job)));
+        let domain = exit::store(Domain::new(job));
         let allowed = Allowed::default();
         let (shm, arena) = (Iface::new(domain), Arena::new(domain));
         Interfaces {

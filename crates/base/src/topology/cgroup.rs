@@ -1,8 +1,8 @@
 //! Limits of control groups, in both versions of the interface.
 
+use crate::exit::LazyStatic;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::LazyLock;
 
 type Reader<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -14,8 +14,9 @@ pub fn cpu_quota() -> Option<f64> {
 /// Bytes of memory that this process can still take without eviction. This is the smaller of what the kernel reports as
 /// available and what the control group has left.
 pub fn available_memory() -> u64 {
-    static GROUPS: LazyLock<Vec<MemoryGroup>> = LazyLock::new(|| memory_groups(&read_system_file));
-    find_memory(&read_system_file, &GROUPS)
+    static GROUPS: LazyStatic<Vec<MemoryGroup>> =
+        LazyStatic::new(|| memory_groups(&read_system_file));
+    find_memory(&read_system_file, GROUPS.get())
 }
 
 fn read_system_file(path: &str) -> Option<String> {

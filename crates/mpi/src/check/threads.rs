@@ -77,6 +77,7 @@ pub(crate) fn leave() {
         inside.depth -= 1;
         if inside.depth == 0 {
             inside.thread = 0;
+            inside.name = String::new();
         }
     }
 }

@@ -4,9 +4,10 @@
 use crate::common::consts::*;
 use crate::common::error::{Error, Result, SAME_ON_ALL_RANKS};
 use crate::objects::datatype::{Datatype, is_memory, name_special};
+use fastpath_base::exit::LazyStatic;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::layout::Layout;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Vector<'a> {
@@ -38,8 +39,8 @@ impl<'a> Vector<'a> {
     }
 
     pub(crate) fn raw(ptr: *const u8, bytes: u64) -> Vector<'static> {
-        static BYTE: LazyLock<Arc<Layout>> = LazyLock::new(|| Arc::new(Layout::basic(1, 1)));
-        Vector { ptr: ptr.cast_mut(), count: bytes, layout: &BYTE }
+        static BYTE: LazyStatic<Arc<Layout>> = LazyStatic::new(|| Arc::new(Layout::basic(1, 1)));
+        Vector { ptr: ptr.cast_mut(), count: bytes, layout: BYTE.get() }
     }
 
     #[inline]

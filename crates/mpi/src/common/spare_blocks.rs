@@ -40,6 +40,18 @@ impl Spare {
         NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
     }
 
+    /// Frees all spare blocks of an exiting process.
+    pub(crate) fn drop_all(&self) {
+        for (size, list) in (1..).zip(&self.0) {
+            for at in list.take() {
+                if let Ok(layout) = Layout::from_size_align(size * STEP, ALIGN) {
+                    // SAFETY: `give` has stored the block in the list of its layout.
+                    unsafe { dealloc(at.as_ptr(), layout) };
+                }
+            }
+        }
+    }
+
     fn give(&self, at: NonNull<u8>, layout: Layout) {
         let Some(list) = self.list(layout) else {
             // SAFETY: the block comes from `take`, with this layout.

@@ -12,6 +12,7 @@ mod left;
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::common::lock;
+use crate::lifecycle::exit;
 use crate::lifecycle::init::name_level;
 use crate::objects::hot;
 use crate::p2p::channel::deadlock;
@@ -132,6 +133,7 @@ pub(crate) fn leave(p: &Process) -> Result {
     }
     p.set_phase(ProcessPhase::Finalized);
     engine.job.leave();
+    exit::allow_release();
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::p2p::request;
 use crate::process::background::ProgressThread;
 use crate::process::{self, Finders, ForkedChild, Process, ProcessPhase, Runtime};
 use fastpath_base::config::{Config, Key};
+use fastpath_base::exit;
 use fastpath_base::float;
 use fastpath_base::tell;
 use fastpath_base::tell::count;
@@ -25,6 +26,7 @@ use fastpath_protocol::waiting::{ReleaseLock, WaitPolicy};
 use fastpath_segment::{Notice, RankPhase};
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 /// Longest time, in nanoseconds, that a report waits for another rank to start, to test copies from that rank's memory.
 const REPORT_TIMEOUT_NS: u64 = 1_000_000_000;
@@ -83,13 +85,13 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
         [MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE];
     let level = levels.into_iter().find(|&level| required <= level).unwrap_or(MPI_THREAD_MULTIPLE);
     let config = Config::from_env().map_err(|e| Error::new(MPI_ERR_OTHER, e.to_string()))?;
-    let config: &'static Config = Box::leak(Box::new(config));
+    let config = exit::store(config);
     let job = Job::attach().map_err(|e| {
         Error::new(MPI_ERR_OTHER, e.to_string())
             .with_advice(e.advice())
             .told_elsewhere(e.is_told_elsewhere())
     })?;
-    let job: &'static Job = Box::leak(Box::new(job));
+    let job = store_job(job);
     if job.rank() == 0 {
         config.warnings().iter().for_each(|warning| tell!("fastpath: {warning}"));
     }
@@ -145,7 +147,7 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
     worker.flood.bound = config.number(Key::UnexpectedMax).unwrap_or(u64::MAX);
     worker.flood.on_reached = Some(tell_flood);
     worker.hooks.on_no_answer = Some(crate::p2p::fault::end_without_answer);
-    let worker = Box::into_raw(Box::new(worker));
+    let worker = exit::store_mut(worker);
     let check = config.flag(Key::Check);
     let allowed = Allowed {
         send: !check && !config.is_disabled("sendi"),
@@ -203,6 +205,16 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
         start_progress(p, job, worker);
     }
     Ok(level)
+}
+
+/// Stores the job until the process exits. Threads that watch the job's other ranks use a linked job until the process
+/// has ended, so that one is never dropped.
+fn store_job(job: Job) -> &'static Job {
+    static LINKED: OnceLock<Job> = OnceLock::new();
+    match job.is_linked() {
+        true => LINKED.get_or_init(|| job),
+        false => exit::store(job),
+    }
 }
 
 /// Starts the progress thread. On failure it prints the reason, and the program runs without the thread.

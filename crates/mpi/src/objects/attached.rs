@@ -1,6 +1,7 @@
 //! Attached buffers for buffered sends (MPI-5.0 section 3.6).
 
 use crate::common::consts::MPI_BUFFER_AUTOMATIC;
+use fastpath_base::exit;
 use fastpath_base::sync::{AtomicI64, Ordering};
 use std::cell::{Cell, RefCell};
 
@@ -48,7 +49,12 @@ impl SpareAttachedBuffers {
 
     pub(crate) fn take(&self) -> &'static AttachedBuffer {
         let spare = self.0.borrow_mut().pop();
-        spare.unwrap_or_else(|| Box::leak(Box::default()))
+        spare.unwrap_or_else(|| exit::store(AttachedBuffer::new()))
+    }
+
+    /// Drops the list of an exiting process.
+    pub(crate) fn drop_all(&self) {
+        self.0.take();
     }
 
     /// Keeps the buffer of a freed object for reuse. The object has no outstanding message.

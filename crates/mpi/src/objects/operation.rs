@@ -258,6 +258,15 @@ impl<P> Extras<P> {
         extra
     }
 
+    /// Drops all operations of an exiting process.
+    pub(crate) fn drop_all(&self) {
+        // Operations are dropped outside the borrow.
+        let slots = self.slots.take();
+        drop(slots);
+        self.free.take();
+        self.active.indices.take();
+    }
+
     /// Stores the request that the polled operation waits for.
     pub(crate) fn note_awaited(&self, id: RequestId) {
         self.active.awaited.set(id);

@@ -28,6 +28,11 @@ pub struct Message {
 /// Messages removed from matching by a matched probe.
 static MESSAGES: ProcessPart<HandleTable<Message>> = ProcessPart::new(HandleTable::new());
 
+/// Drops all messages of an exiting process.
+pub(crate) fn drop_all(p: &Process) {
+    MESSAGES.of(p).clear();
+}
+
 /// Returns the messages that matched probes have removed and the program has not received.
 pub(crate) fn list_messages(p: &Process) -> Vec<Rc<Message>> {
     let messages = MESSAGES.of(p);

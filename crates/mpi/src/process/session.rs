@@ -46,6 +46,10 @@ impl Use {
         self.open.load(Ordering::Relaxed)
     }
 
+    pub fn drop_all(&self) {
+        self.kept.take();
+    }
+
     pub fn keep(&self, comm: Rc<Comm>) {
         self.kept.borrow_mut().push(comm);
     }

@@ -191,6 +191,11 @@ impl WindowPeer {
 
 pub(super) static WINDOWS: ProcessPart<HandleTable<Window>> = ProcessPart::new(HandleTable::new());
 
+/// Drops all windows of an exiting process.
+pub(crate) fn drop_all(p: &Process) {
+    WINDOWS.of(p).clear();
+}
+
 pub(crate) fn find_handler(p: &Process, handle: usize) -> Option<usize> {
     Some(WINDOWS.of(p).get(handle)?.errhandler.get())
 }

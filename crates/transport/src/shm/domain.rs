@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::wire::PairRegion;
+use fastpath_base::exit;
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
 use fastpath_job::Job;
 use fastpath_segment::{RankPage, SegmentError, has_left};
@@ -32,8 +33,8 @@ impl Domain {
         let domain = Domain {
             job,
             me,
-            witness: Box::leak(Box::new(make_witness(job.job_id(), me))),
-            streams: Box::leak(Box::new(AtomicU32::new(0))),
+            witness: exit::store(make_witness(job.job_id(), me)),
+            streams: exit::store(AtomicU32::new(0)),
         };
         domain.publish_witness();
         domain

@@ -5,6 +5,7 @@ use super::iface::TcpIface;
 use super::link::TcpLink;
 use super::wire::{ReceivedWireup, TcpFrame, WireupHead};
 use crate::contract::Address;
+use fastpath_base::exit;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_segment::{STATE_AWAKE, STATE_DEAD, STATE_FINALIZED};
 
@@ -48,10 +49,9 @@ impl TcpLink {
         }
     }
 
-    /// State word of a peer without a page in this process's memory. The word lives as long as the process.
+    /// State word of a peer without a page in this process's memory. The word lives until the process exits.
     fn state_word(&mut self) -> &'static AtomicU32 {
-        let word =
-            *self.word.get_or_insert_with(|| Box::leak(Box::new(AtomicU32::new(STATE_AWAKE))));
+        let word = *self.word.get_or_insert_with(|| exit::store(AtomicU32::new(STATE_AWAKE)));
         self.tell_state();
         word
     }

@@ -36,6 +36,12 @@ impl Codes {
         }
     }
 
+    /// Drops the codes, texts and last error of an exiting process.
+    pub(crate) fn drop_all(&self) {
+        self.user.take();
+        self.last_error.take();
+    }
+
     /// Returns the address of the value of `MPI_LASTUSEDCODE`.
     pub fn last_used_address(&self) -> *mut i32 {
         self.last_used.as_ptr()

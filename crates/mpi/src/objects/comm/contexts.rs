@@ -120,6 +120,11 @@ impl Pool {
         self.shared.set(true);
     }
 
+    /// Drops the numbers of an exiting process.
+    pub(crate) fn drop_all(&self) {
+        self.used.take();
+    }
+
     fn draw(&self) -> ContextBlock {
         let random = random_job_id();
         let (leader, block) = (random as u32, (random >> 32) as u32);

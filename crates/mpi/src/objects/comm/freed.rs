@@ -27,6 +27,11 @@ impl FreedComms {
         self.0.borrow_mut().retain(keep);
     }
 
+    /// Drops all communicators of an exiting process.
+    pub(crate) fn drop_all(&self) {
+        self.0.take();
+    }
+
     pub(crate) fn any(&self, is_it: impl Fn(&Comm) -> bool) -> bool {
         self.0.borrow().iter().any(|comm| is_it(comm))
     }

@@ -166,6 +166,13 @@ static POLLING: ProcessPart<PollingProbes> = ProcessPart::new(PollingProbes {
     inquiry: RefCell::new(None),
 });
 
+/// Drops all probes of an exiting process.
+pub(crate) fn drop_all(p: &Process) {
+    let probes = POLLING.of(p);
+    probes.handles.take();
+    probes.inquiry.take();
+}
+
 /// Returns whether this rank has outstanding collective calls that are watched.
 pub(crate) fn has_watched_calls(p: &Process, worker: *mut Worker) -> bool {
     is_watched(worker) && p.extras.active.at(0).is_some()

@@ -1,0 +1,136 @@
+//! Values that live until the library drops them at the exit of the process. The library reaches them by `'static`
+//! references. Leak checkers find them through the list here, and find none after [`drop_all`].
+#![allow(unsafe_code)]
+
+use crate::sync::{StaticOrdering as Ordering, StaticPtr};
+use std::ptr::null_mut;
+use std::sync::{Mutex, PoisonError};
+
+/// A stored value, and the function that drops it.
+struct StoredValue {
+    value: *mut (),
+    drop: unsafe fn(*mut ()),
+}
+
+// SAFETY: the pointer is only passed to `drop`, by the one thread that calls `drop_all`.
+unsafe impl Send for StoredValue {}
+
+static STORED: Mutex<Vec<StoredValue>> = Mutex::new(Vec::new());
+
+/// Stores a value until [`drop_all`].
+pub fn store<T: 'static>(value: T) -> &'static T {
+    // SAFETY: the value stays at this address until `drop_all`, whose contract ends the use of the reference.
+    unsafe { &*store_mut(value) }
+}
+
+/// Stores a value until [`drop_all`], for a caller that changes the value.
+pub fn store_mut<T: 'static>(value: T) -> *mut T {
+    unsafe fn drop_box<T>(value: *mut ()) {
+        // SAFETY: `store_mut` made the pointer from a box of this type, and `drop_all` calls this function once.
+        drop(unsafe { Box::from_raw(value.cast::<T>()) });
+    }
+    let value = Box::into_raw(Box::new(value));
+    add(StoredValue { value: value.cast(), drop: drop_box::<T> });
+    value
+}
+
+fn add(stored: StoredValue) {
+    STORED.lock().unwrap_or_else(PoisonError::into_inner).push(stored);
+}
+
+/// Drops all stored values, the last stored one first.
+///
+/// # Safety
+/// No thread uses a stored value during this call or after it.
+pub unsafe fn drop_all() {
+    let stored = std::mem::take(&mut *STORED.lock().unwrap_or_else(PoisonError::into_inner));
+    for StoredValue { value, drop } in stored.into_iter().rev() {
+        // SAFETY: `value` fits `drop`, and has no other user by the contract of this function.
+        unsafe { drop(value) };
+    }
+}
+
+/// Static value that its first use makes, and that [`drop_all`] drops. A later use makes a new value.
+pub struct LazyStatic<T: 'static> {
+    value: StaticPtr<T>,
+    make: fn() -> T,
+}
+
+impl<T: Send + Sync> LazyStatic<T> {
+    /// Declares a value that `make` will make.
+    pub const fn new(make: fn() -> T) -> Self {
+        LazyStatic { value: StaticPtr::new(null_mut()), make }
+    }
+
+    /// Returns the value.
+    #[inline]
+    pub fn get(&'static self) -> &'static T {
+        // ORDERING: acquire pairs with the release in `make_value`.
+        let value = self.value.load(Ordering::Acquire);
+        // SAFETY: the pointer is null, or that of a value that lives until `drop_all`.
+        unsafe { value.as_ref() }.unwrap_or_else(|| self.make_value())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_value(&'static self) -> &'static T {
+        unsafe fn drop_value<T: 'static>(cell: *mut ()) {
+            // SAFETY: the pointer is that of a static cell, and the cell's value was made from a box.
+            unsafe {
+                let value =
+                    (*cell.cast::<LazyStatic<T>>()).value.swap(null_mut(), Ordering::Relaxed);
+                drop(Box::from_raw(value));
+            }
+        }
+        let made = Box::into_raw(Box::new((self.make)()));
+        // ORDERING: release, so that `get` finds the complete value. Acquire, for a value that another thread made.
+        match self.value.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                add(StoredValue {
+                    value: std::ptr::from_ref(self).cast_mut().cast(),
+                    drop: drop_value::<T>,
+                });
+                // SAFETY: the value lives until `drop_all`.
+                unsafe { &*made }
+            }
+            Err(other) => {
+                // SAFETY: `made` was not published. The other value lives until `drop_all`.
+                unsafe {
+                    drop(Box::from_raw(made));
+                    &*other
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    static TEXT: LazyStatic<Arc<str>> = LazyStatic::new(|| "made once".into());
+
+    #[test]
+    fn drop_all__drops_each_value_once_and_the_last_one_first() {
+        struct Tracked(u32, Arc<Mutex<Vec<u32>>>);
+        impl Drop for Tracked {
+            fn drop(&mut self) {
+                self.1.lock().unwrap().push(self.0);
+            }
+        }
+        let dropped = Arc::default();
+        let numbers = [1, 2, 3].map(|number| store(Tracked(number, Arc::clone(&dropped))).0);
+        assert_eq!((numbers, dropped.lock().unwrap().len()), ([1, 2, 3], 0));
+        let (first, again) = (TEXT.get().clone(), TEXT.get().clone());
+        assert_eq!(Arc::strong_count(&first), 3);
+        // SAFETY: only this test of this crate stores values, and the references above are no longer used.
+        unsafe { drop_all() };
+        assert_eq!(*dropped.lock().unwrap(), [3, 2, 1]);
+        drop(again);
+        assert_eq!((Arc::strong_count(&first), &**TEXT.get()), (1, "made once"));
+        // SAFETY: as above.
+        unsafe { drop_all() };
+    }
+}
