@@ -20,6 +20,7 @@ pub(crate) use traces::{find_lost, warn_of_hint};
 use crate::identity::JOB_VARIABLE;
 use crate::parent::{self, PARENT_VARIABLE};
 use fastpath_base::config::{Key, VARIABLES, parse_flag, shorten};
+use fastpath_base::tell::count;
 use std::fmt;
 
 /// Variable by which an engine with PMI-1 marks a spawned job.
@@ -160,7 +161,7 @@ impl fmt::Display for Claim {
         match (self.rank, self.size) {
             (Some(rank), Some(size)) => write!(f, "rank {rank} of {size}")?,
             (Some(rank), None) => write!(f, "rank {rank} of an unknown number of ranks")?,
-            (None, Some(size)) => write!(f, "one of {size} ranks")?,
+            (None, Some(size)) => write!(f, "one of {}", count(size, "rank"))?,
             (None, None) => write!(f, "one of an unknown number of ranks")?,
         }
         write!(f, " under {}", self.launcher)

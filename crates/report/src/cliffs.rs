@@ -7,6 +7,7 @@
 //! that differ by a byte this is the ratio of their times. The question comes from "Understanding the Bandwidth Limit
 //! of RAMCloud's InfUdDriver" (1728 and 1729 B).
 
+use fastpath_base::tell::count;
 use std::collections::BTreeMap;
 
 use crate::format::{behind, format_number};
@@ -246,9 +247,9 @@ pub fn describe(cases: &[Case], boundaries: &[Boundary]) -> String {
             false => "",
         };
         text += &format!(
-            "{}{variant}, {} ranks, {} to {} B: x{}{noise}: {causes}\n",
+            "{}{variant}, {}, {} to {} B: x{}{noise}: {causes}\n",
             key.test,
-            key.ranks,
+            count(key.ranks, "rank"),
             cliff.from,
             cliff.to,
             format_number(cliff.factor),

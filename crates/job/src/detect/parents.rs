@@ -7,6 +7,7 @@ use super::ancestors::parent_of;
 use super::{Claim, LaunchPlace, Launcher, SingletonReason, detect};
 use crate::inspect::jobs::find_segments;
 use fastpath_base::sync::Ordering;
+use fastpath_base::tell::count;
 use fastpath_segment::{RankPage, Segment};
 use std::collections::BTreeMap;
 use std::fs;
@@ -142,7 +143,8 @@ fn find_removed(mut parents: impl Iterator<Item = Parent>) -> Option<String> {
             return None;
         }
         if let Some(ranks) = parent.has_started {
-            return Some(format!("{} is Fastpath's mpiexec with {ranks} ranks", parent.describe()));
+            let ranks = count(ranks as u64, "rank");
+            return Some(format!("{} is Fastpath's mpiexec with {ranks}", parent.describe()));
         }
         match parent.starts {
             Some(Starts::Ranks(launcher)) => {

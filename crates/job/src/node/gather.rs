@@ -6,6 +6,7 @@ use crate::engine::ProcessInfo;
 use crate::poll::{poll_entry, poll_for};
 use crate::socket::check_user;
 use fastpath_base::fd::CheckedHandle;
+use fastpath_base::tell::count;
 use fastpath_base::thread::without_signals;
 use fastpath_base::topology::CpuSet;
 use std::io;
@@ -142,8 +143,8 @@ fn find_fault(hello: &Hello, about: &ProcessInfo, members: &[Member]) -> Option<
     let Hello { rank, size, .. } = *hello;
     if size != about.size || rank >= size {
         return Some(format!(
-            "a process that is rank {rank} of {size} cannot join a job of {} ranks",
-            about.size
+            "a process that is rank {rank} of {size} cannot join a job of {}",
+            count(about.size as u64, "rank")
         ));
     }
     let own = (about.rank == rank).then(std::process::id);

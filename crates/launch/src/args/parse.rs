@@ -8,6 +8,7 @@ use super::table::{Opt, OptionArguments, OptionEffect, SECTIONS};
 use super::values::{GivenOption, largest, read_timeout};
 use super::{CommandRequest, Surroundings, UsageError, wrong};
 use clap_lex::{OsStrExt, ParsedArg, RawArgs};
+use fastpath_base::tell;
 use fastpath_base::topology::Level;
 use fastpath_segment::{MAX_JOB_RANKS, MAX_RANKS};
 use std::ffi::{OsStr, OsString};
@@ -352,13 +353,13 @@ impl Parser<'_> {
             return Ok(());
         };
         let (room, what) = match self.slots {
-            0 => (self.here.count(Level::Thread), "processors"),
-            slots => (slots, "slots"),
+            0 => (self.here.count(Level::Thread), "processor"),
+            slots => (slots, "slot"),
         };
         if total > room {
             return wrong(format!(
-                "{option}: {total} ranks are more than {room} {what}; use fewer ranks, or omit \
-                 {option}"
+                "{option}: {total} ranks are more than {}; use fewer ranks, or omit {option}",
+                tell::count(room as u64, what)
             ));
         }
         Ok(())

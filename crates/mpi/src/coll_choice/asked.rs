@@ -5,6 +5,7 @@ use super::{
 };
 use fastpath_base::config::{Config, Key};
 use fastpath_base::sync::{Ordering, StaticBool};
+use fastpath_base::tell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -242,7 +243,8 @@ fn print<'a>(counts: impl Iterator<Item = (&'a AlgorithmUse, &'a u64)>, json: bo
         ),
         false => {
             let groups = if between { " between groups" } else { "" };
-            format!("{call}{groups} on {ranks} ranks, algorithm {name}: {sizes}")
+            let ranks = tell::count(ranks, "rank");
+            format!("{call}{groups} on {ranks}, algorithm {name}: {sizes}")
         }
     };
     lines.into_iter().map(say).collect()

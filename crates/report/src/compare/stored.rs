@@ -3,6 +3,7 @@
 //! Only equal cases are compared. Two single runs give only the noise within a run, which is less than the noise
 //! between runs. The threshold allows for the noise between runs. Several runs on a side show both kinds of noise.
 
+use fastpath_base::tell::count;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -192,10 +193,10 @@ fn check_batches(old: &[&Case], new: &[&Case], statistic: Statistic) -> Result<(
 pub fn describe_key(key: &CaseKey) -> String {
     let variant = behind(" ", &key.variant);
     format!(
-        "{}{variant}, {} B, {} ranks, level {}",
+        "{}{variant}, {} B, {}, level {}",
         key.test,
         key.bytes,
-        key.ranks,
+        count(key.ranks, "rank"),
         key.level.name()
     )
 }

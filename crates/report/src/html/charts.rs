@@ -1,5 +1,6 @@
 //! Distributes the cases of reports over charts.
 
+use fastpath_base::tell::count;
 use std::collections::BTreeMap;
 
 use super::curves::{Chart, ChartQuantity, Floor, HorizontalAxis, Point, Series};
@@ -127,7 +128,7 @@ fn name_curve(reports: &[Report], key: &CurveKey, all: &[CurveKey]) -> String {
     let own = |part: &&str| !part.is_empty() && all.iter().any(|k| !has(k, part));
     parts.extend(key.1.variant.split(", ").filter(own).map(str::to_owned));
     if differs(&|k| k.1.ranks.to_string()) {
-        parts.push(format!("{} ranks", key.1.ranks));
+        parts.push(count(key.1.ranks, "rank"));
     }
     if parts.is_empty() {
         parts.push(if differs(&|k| k.1.operation.clone()) {
@@ -191,7 +192,7 @@ fn describe(across: HorizontalAxis, cases: &[FoundCase]) -> String {
     let first = cases[0].1;
     let mut parts = vec![first.operation.clone(), first.of.text().to_owned()];
     if cases.iter().all(|(_, c)| c.ranks == first.ranks) {
-        parts.push(format!("{} ranks", first.ranks));
+        parts.push(count(first.ranks, "rank"));
     }
     if across == HorizontalAxis::Ranks {
         parts.push(size(first.bytes));

@@ -1,5 +1,6 @@
 //! A chart of curves: time, rate or bandwidth by size or by ranks, with floor and table.
 
+use fastpath_base::tell::count;
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
@@ -293,7 +294,7 @@ impl Chart {
     fn describe(&self, series: &Series, point: &Point) -> String {
         let at = match self.across {
             HorizontalAxis::Bytes => size(point.x),
-            HorizontalAxis::Ranks => format!("{} ranks", point.x),
+            HorizontalAxis::Ranks => count(point.x, "rank"),
         };
         let Some(s) = point.samples.summarize() else {
             return at;

@@ -1,5 +1,6 @@
 //! Parts of a page without axes: single values, ablation, instructions, and tests without a result.
 
+use fastpath_base::tell::count;
 use maud::{Markup, html};
 
 use super::svg::shorten;
@@ -52,7 +53,7 @@ fn add_single(report: &Report, case: &Case, table: &mut Table) {
     let mut row = vec![
         format!("{} {}", case.test, case.variant),
         format!("{}{level}", report.run.mpi.name),
-        format!("{}{payload}, {} ranks", case.of.text(), case.ranks),
+        format!("{}{payload}, {}", case.of.text(), count(case.ranks, "rank")),
     ];
     row.extend([s.min, s.median, s.mean, s.p99, s.max].map(show));
     row.push(floor.map_or(NOTHING.to_owned(), show));

@@ -1,5 +1,6 @@
 //! The columns of OSU's micro-benchmarks and of perftest, each below the name of its statistic.
 
+use fastpath_base::tell::count;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
@@ -35,13 +36,13 @@ impl StyledTable {
             self.current = Some(key);
             let name = name_program(program, case);
             text = format!(
-                "\n# {}{}: {}, {}, {} ranks; {}\n# {tool} columns: {}; a sample is the mean over \
+                "\n# {}{}: {}, {}, {}; {}\n# {tool} columns: {}; a sample is the mean over \
                  {} operations\n{}\n",
                 case.test,
                 behind(", ", &case.variant),
                 case.operation,
                 case.of.text(),
-                case.ranks,
+                count(case.ranks, "rank"),
                 name.map_or_else(
                     || format!("{tool} has no counterpart of this test"),
                     |n| format!("as {n}")

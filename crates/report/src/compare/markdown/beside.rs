@@ -1,5 +1,6 @@
 //! Lists beside the tables: cases in which another MPI is faster, and tests that only other MPIs have.
 
+use fastpath_base::tell::count;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Statistic;
@@ -64,10 +65,10 @@ fn add_others(others: &[Report], key: &CaseKey, statistic: Statistic, page: &mut
     let columns = others.iter().map(|r| (r.run.mpi.name.as_str(), cases_of(r)));
     let columns: Vec<_> = columns.filter(|(_, cases)| !cases.is_empty()).collect();
     page.text(format!(
-        "{} {}, {} ranks ({}, {}, {} of all rounds together):",
+        "{} {}, {} ({}, {}, {} of all rounds together):",
         key.test,
         key.variant,
-        key.ranks,
+        count(key.ranks, "rank"),
         key.operation,
         key.unit,
         statistic.name()
