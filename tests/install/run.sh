@@ -125,6 +125,16 @@ expect "-showme:libs" "mpi_abi" "$prefix/bin/mpicc" -showme:libs
 expect "-showme:compile" '-I"/' "$prefix/bin/mpicc" -showme:compile
 expect "-showme:link" "-lmpi_abi" "$prefix/bin/mpicc" -showme:link
 expect "-showme:version" "Fastpath" "$prefix/bin/mpicc" -showme:version
+escape=$(printf '\033')
+for command in mpicc mpifort; do
+    for argument in "" "-showme:x$escape[2J"; do
+        code=0
+        printed=$("$prefix/bin/$command" ${argument:+"$argument"} 2>&1) || code=$?
+        [ $code = 2 ] || fail "$command with a usage error: exit code $code instead of 2"
+        case $printed in *"$escape"*) fail "$command prints a control character of its argument" ;; esac
+    done
+done
+echo "ok: usage errors have exit code 2, and print no control character"
 expect "-link_info" "-lmpi_abi" "$prefix/bin/mpicc" -link_info
 expect "-compile_info" "-I" "$prefix/bin/mpicc" -compile_info
 expect "FASTPATH_CC chooses the compiler" "mycc -Dx" \

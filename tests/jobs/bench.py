@@ -2,6 +2,7 @@
 rank that dies."""
 
 import contextlib
+import fcntl
 import glob
 import json
 import os
@@ -9,8 +10,10 @@ import pty
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 
 from harness import job, program
@@ -244,6 +247,53 @@ def case_first_run_says_that_it_compiles(session):
     return None if "compiling" in said[0] and said[1] == "" else f"printed {said}"
 
 
+def case_progress_leaves_no_text_in_tables(session):
+    """At a terminal, the progress bar is cleared before each line of a table, also below the table."""
+    command = [os.path.join(session.prefix, "bin", "fastpath"), "bench", "latency", "--sizes", "8,64K", "--duration", "50ms"]
+    screen = _at_terminal(session, command)
+    lines = [_render(line) for line in screen.split("\n")]
+    if not any("bare pipeline between" in line for line in lines) or "\r" not in screen.replace("\r\n", ""):
+        return f"neither a progress bar nor the lines below the table were printed: {screen!r}"
+    stale = [line for line in lines if re.search("[\u2588\u2591]", line)]
+    return f"progress text stays in {stale}" if stale else None
+
+
+def case_audit_says_that_it_reads_the_terminal(session):
+    """At a terminal, `fastpath audit` prints what it waits for; with a pipe it prints only the findings."""
+    command = [os.path.join(session.prefix, "bin", "fastpath"), "audit"]
+    screen = _at_terminal(session, command, b"# Size  Latency (us)\n8  1.25\n16  1.50\n\x04")
+    piped = subprocess.run(command, input=b"8 1.25\n16 1.50\n", capture_output=True, timeout=60)
+    right = "reading standard input" in screen and not piped.stderr and piped.returncode == 0
+    return None if right else f"printed {screen!r}, and with a pipe {piped.stderr}"
+
+
+def _at_terminal(session, command, typed=b""):
+    """Returns what a command prints at a terminal of 100 columns, on which `typed` is entered."""
+    environment = {**os.environ, "XDG_CACHE_HOME": os.path.join(session.build, "cache"), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+    screen, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 100, 0, 0))
+    with subprocess.Popen(command, env=environment, stdin=terminal, stdout=terminal, stderr=terminal) as process:
+        os.close(terminal)
+        os.write(screen, typed)
+        printed = _read_terminal(screen)
+        process.wait(timeout=120)
+    return printed
+
+
+def _render(line):
+    """Returns what stays of a line on a terminal after carriage returns and erasures."""
+    shown, column = "", 0
+    for part in re.split("(\r|\x1b\\[2?K)", line):
+        if part == "\r":
+            column = 0
+        elif part.startswith("\x1b["):
+            shown = ""
+        else:
+            shown = shown[:column].ljust(column) + part + shown[column + len(part):]
+            column += len(part)
+    return shown
+
+
 def _read_terminal(terminal):
     """Returns the text written to a pipe whose other end is closed."""
     text = b""
@@ -279,7 +329,7 @@ def case_summary(session):
         with open(page, encoding="utf-8") as file:
             problems += [] if "<svg" in file.read() else ["the page has no curve"]
     refused = _finish(session, ["rate", "--summary"])
-    problems += [] if refused.code == 1 and "ping-pong" in refused.err else [refused.text()]
+    problems += [] if refused.code == 2 and "ping-pong" in refused.err else [refused.text()]
     return "; ".join(problems) or None
 
 

@@ -18,13 +18,15 @@ pub mod summary;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use fastpath_base::tell;
+use fastpath_base::tell::count;
 use fastpath_report::catalogue::{self, Participants, Test, TestGroup};
 use fastpath_report::output::chart::Charset;
 use fastpath_report::output::table::describe_clock;
 use fastpath_report::output::{head, make_bar, print_line};
 use fastpath_report::record::{Case, Level, MissingTest, Mpi, Report};
+use fastpath_report::refuse_usage;
 
 use crate::interrupt;
 use crate::levels::{LevelPlan, SharedBoard};
@@ -55,7 +57,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     }
     let tests = options.choose_tests()?;
     if tests.is_empty() {
-        bail!(
+        refuse_usage!(
             "no test given; `fastpath bench --list` lists all tests, `fastpath bench latency` \
              runs one test"
         );
@@ -160,7 +162,7 @@ impl Session {
         self.screen.note(&clock);
         self.screen.bar.set_length(jobs.iter().sum());
         self.screen.bar.set_position(0);
-        self.screen.bar.set_message(format!("{}, {ranks} ranks", test.name));
+        self.screen.bar.set_message(format!("{}, {}", test.name, count(ranks, "rank")));
         startup::measure(test, ranks, jobs, || {
             let failure = self.program.run(&job, |_| ()).failure;
             self.screen.bar.inc(1);
@@ -287,7 +289,7 @@ impl Session {
             report.missing.push(MissingTest {
                 test: test.clone(),
                 level,
-                reason: format!("{ranks} ranks: {reason}"),
+                reason: format!("{}: {reason}", count(ranks, "rank")),
             });
         }
     }

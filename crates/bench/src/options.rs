@@ -4,11 +4,12 @@ pub mod verbs;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Args, value_parser};
 use fastpath_base::config::{parse_duration_ns, parse_size};
 use fastpath_report::output::table::TableView;
 use fastpath_report::record::Level;
+use fastpath_report::refuse_usage;
 use fastpath_report::screen::find_table_columns;
 use serde::{Deserialize, Serialize};
 
@@ -73,20 +74,22 @@ impl PathOptions {
     pub fn check(&self, levels: &[LevelName]) -> Result<()> {
         let has = |level| levels.contains(&level);
         if self.devices.len() > 2 || self.devices.iter().any(String::is_empty) {
-            bail!("--device takes one adapter, or one for each of the two ranks");
+            refuse_usage!("--device takes one adapter, or one for each of the two ranks");
         }
         if self.devices.len() == 2 && levels.iter().any(|l| l.means(Level::Mpi)) {
-            bail!("at level mpi all ranks use the same adapter; pass one adapter to --device");
+            refuse_usage!(
+                "at level mpi all ranks use the same adapter; pass one adapter to --device"
+            );
         }
         if !has(LevelName::Verbs) {
             return Ok(());
         }
         if self.transport == Some(TransportName::Shm) {
-            bail!("--level verbs needs an adapter; use --transport rc or ud, not shm");
+            refuse_usage!("--level verbs needs an adapter; use --transport rc or ud, not shm");
         }
         let set = std::env::var_os("FASTPATH_TRANSPORTS").is_some();
         if levels.iter().any(|&l| l != LevelName::Verbs) && self.transport.is_none() && !set {
-            bail!(
+            refuse_usage!(
                 "--level verbs together with other levels needs one transport for all levels; add \
                  --transport rc or ud"
             );

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use fastpath_machine::pci::DevicePath;
 use fastpath_machine::pci::function::{CapabilityState, PciFunction, PortType};
@@ -12,6 +12,7 @@ use fastpath_report::files::read_input;
 use fastpath_report::output;
 use fastpath_report::output::file::OutputFile;
 use fastpath_report::output::json::to_json;
+use fastpath_report::refuse_usage;
 
 use super::advice;
 use super::bandwidth::{self, BandwidthOptions};
@@ -141,7 +142,7 @@ fn choose(functions: &[PciFunction], named: Option<&str>, needs_one: bool) -> Re
         let one = all.iter().copied().find(is_named);
         return match one {
             Some(one) => Ok(vec![one]),
-            None => bail!("the text has no device `{named}`; use one of {}", list(&all)),
+            None => refuse_usage!("the text has no device `{named}`; use one of {}", list(&all)),
         };
     }
     let mut chosen: Vec<usize> =
@@ -150,7 +151,7 @@ fn choose(functions: &[PciFunction], named: Option<&str>, needs_one: bool) -> Re
         chosen = all;
     }
     if needs_one && chosen.len() > 1 {
-        bail!("the text has several devices; choose one with --device: {}", list(&chosen));
+        refuse_usage!("the text has several devices; choose one with --device: {}", list(&chosen));
     }
     Ok(chosen)
 }

@@ -1,8 +1,10 @@
 //! Reading of kernel files and user files.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::Path;
+
+use fastpath_base::tell;
 
 /// Maximum number of bytes that are read from a kernel file.
 const KERNEL_MAX: u64 = 64 << 10;
@@ -29,15 +31,18 @@ pub fn list_numbers(folder: &Path) -> Vec<u32> {
     numbers
 }
 
-/// Reads a whole file that the user named; `-` is standard input.
+/// Reads a whole file that the user named; `-` is standard input. At a terminal, prints what the program waits for.
 ///
 /// # Errors
 /// The file cannot be read, or has more than `most` bytes.
 pub fn read_input(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    match path.as_os_str() == "-" {
-        true => read_whole(io::stdin().lock(), most),
-        false => read_whole(File::open(path)?, most),
+    if path.as_os_str() != "-" {
+        return read_whole(File::open(path)?, most);
     }
+    if io::stdin().is_terminal() {
+        tell!("fastpath: reading standard input: paste the text, then press Enter and Ctrl-D");
+    }
+    read_whole(io::stdin().lock(), most)
 }
 
 /// Reads the whole input.

@@ -19,6 +19,7 @@ use crate::format::{decimal, size, three_digits, time};
 use crate::output::file::OutputFile;
 use crate::output::head::list_facts;
 use crate::record::{Case, Level, Report};
+use crate::refuse_usage;
 use charts::Figure;
 
 const COLORS: usize = 8;
@@ -45,9 +46,7 @@ pub fn run(options: &PageOptions) -> io::Result<()> {
     let place = std::fs::canonicalize(&options.output).ok();
     let is_place = |p: &&PathBuf| place.is_some() && std::fs::canonicalize(p).ok() == place;
     if let Some(result) = options.results.iter().find(is_place) {
-        let why =
-            format!("{} is one of the results; pass another file to --output", result.display());
-        return Err(io::Error::other(why));
+        refuse_usage!("{} is one of the results; pass another file to --output", result.display());
     }
     let reports: Vec<Report> =
         options.results.iter().map(|p| read_report(p)).collect::<io::Result<_>>()?;

@@ -26,3 +26,4 @@ pub mod statistics;
 pub mod surroundings;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod usage;

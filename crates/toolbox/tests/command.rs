@@ -289,7 +289,7 @@ fn messages__that_cannot_be_written__change_no_exit_code() {
         command
     };
     for (words, code) in [
-        (&["bench", "nosuch"][..], 1),
+        (&["bench", "nosuch"][..], 2),
         (&["ps", "999999999"], 1),
         (&["compare", "/proc/none/a", "/proc/none/b"], 2),
         (&["--nosuch"], 2),
@@ -313,6 +313,39 @@ fn messages__that_cannot_be_written__change_no_exit_code() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let causes = ["No space left", "one processor", "another program ran on"];
         assert!(causes.iter().any(|cause| said.contains(cause)), "{said}");
+    }
+}
+
+#[test]
+fn usage_error__has_exit_code_2_and_other_errors_have_1() {
+    for words in [
+        &["bench"][..],
+        &["bench", "nosuch"],
+        &["bench", "floor", "--processors", "0,0"],
+        &["bench", "copy", "--processors", "0,1,2"],
+        &["bench", "barrier", "--summary"],
+        &["bench", "latency", "--json", "-", "--csv", "-"],
+        &["bench", "latency", "--level", "verbs", "--transport", "shm"],
+        &["bench", "latency", "--tx-depth", "4"],
+        &["tune", "--processors", "0,0"],
+        &["doctor", "--host", "one"],
+        &["compare", "a", "b", "c"],
+        &["page", "/proc/version", "--output", "/proc/version"],
+        &["explain"],
+        &["ps", "nosuch"],
+    ] {
+        assert_eq!(run(words, &[]).status.code(), Some(2), "{words:?}");
+    }
+    for words in [&["audit", "/proc/none"][..], &["ps", "999999999"]] {
+        assert_eq!(run(words, &[]).status.code(), Some(1), "{words:?}");
+    }
+}
+
+#[test]
+fn usage_error__escapes_the_control_characters_of_its_arguments() {
+    for words in [&["a\u{1b}[2J"][..], &["info", "a\u{1b}[2J"], &["ps", "a\u{1b}[2J"]] {
+        let said = String::from_utf8_lossy(&run(words, &[]).stderr).into_owned();
+        assert!(said.contains("a\\u{1b}[2J"), "{said}");
     }
 }
 

@@ -13,6 +13,7 @@ use fastpath_machine::measure::{observe_clock_step_ns, placement, steps_of_four}
 use fastpath_report::document::Table;
 use fastpath_report::output::table::describe_pair;
 use fastpath_report::output::{make_bar, print_line};
+use fastpath_report::refuse_usage;
 use fastpath_report::statistics::{Summary, summarize};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
@@ -111,7 +112,7 @@ pub(crate) fn choose_processors(asked: &[usize]) -> Result<[usize; 2]> {
                  affinity mask of this process"
             )
         }
-        _ => bail!("--processors needs two different numbers, such as 0,1"),
+        _ => refuse_usage!("--processors needs two different numbers, such as 0,1"),
     }
 }
 

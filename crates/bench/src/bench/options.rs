@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::Result;
 use clap::{Args, value_parser};
 use fastpath_report::catalogue::{self, Test};
 use fastpath_report::output::Style;
 use fastpath_report::output::file::is_standard;
 use fastpath_report::output::table::TableView;
 use fastpath_report::record::Level;
+use fastpath_report::refuse_usage;
 
 use crate::options::verbs::VerbsOptions;
 use crate::options::{LevelName, MpiOptions, PathOptions, RANKS_MAX, TransportName, ViewOptions};
@@ -80,8 +81,12 @@ impl BenchOptions {
         let Some((name, _)) = given.iter().find(|(_, is_given)| *is_given) else {
             return Ok(());
         };
-        ensure!(self.style == Style::Fastpath, "{name} exists only for --style fastpath");
-        ensure!(!self.summary, "{name} changes tables, and --summary prints none; omit {name}");
+        if self.style != Style::Fastpath {
+            refuse_usage!("{name} exists only for --style fastpath");
+        }
+        if self.summary {
+            refuse_usage!("{name} changes tables, and --summary prints none; omit {name}");
+        }
         Ok(())
     }
 
@@ -100,10 +105,12 @@ impl BenchOptions {
         let below = [Level::Verbs, Level::Transport, Level::Protocol];
         let below = below.into_iter().any(|level| self.has_level(level));
         if given && below {
-            bail!("--buffer, --offset and --type exist only at level mpi; use --level mpi");
+            refuse_usage!("--buffer, --offset and --type exist only at level mpi; use --level mpi");
         }
         if below && !self.mpi.hosts.is_empty() {
-            bail!("--host exists only at level mpi; levels below mpi are measured on one host");
+            refuse_usage!(
+                "--host exists only at level mpi; levels below mpi are measured on one host"
+            );
         }
         Ok(())
     }
@@ -125,7 +132,9 @@ impl BenchOptions {
                     true => "the standard output".to_owned(),
                     false => path.display().to_string(),
                 };
-                bail!("{other} and {name} both write to {place}; pass another file to one of them");
+                refuse_usage!(
+                    "{other} and {name} both write to {place}; pass another file to one of them"
+                );
             }
         }
         Ok(given.iter().any(|(_, path)| is_standard(path)))
@@ -142,14 +151,16 @@ impl BenchOptions {
                 given.into_iter().map(|(name, _)| format!("--{name}")).collect();
             let are = if names.len() == 1 { "is an option" } else { "are options" };
             let names = names.join(", ");
-            ensure!(names.is_empty(), "{names} {are} of level verbs; add --level verbs");
+            if !names.is_empty() {
+                refuse_usage!("{names} {are} of level verbs; add --level verbs");
+            }
             return Ok(VerbsOptions::default());
         }
         self.verbs.check()?;
         if self.verbs.bidirectional {
             let one_way = |test: &&Test| !["rate", "bandwidth"].contains(&test.name);
             if let Some(test) = self.choose_tests()?.into_iter().find(one_way) {
-                bail!(
+                refuse_usage!(
                     "--bidirectional exists only for rate and bandwidth; omit --bidirectional for \
                      {}",
                     test.name
@@ -161,7 +172,7 @@ impl BenchOptions {
             && implied != asked
         {
             let (implied, asked) = (implied.name(), asked.name());
-            bail!("--transport {implied} needs --connection {implied}, not {asked}");
+            refuse_usage!("--transport {implied} needs --connection {implied}, not {asked}");
         }
         Ok(VerbsOptions { connection: self.verbs.connection.or(implied), ..self.verbs.clone() })
     }
@@ -174,10 +185,10 @@ impl BenchOptions {
         for word in self.tests.iter().flat_map(|w| w.split(',')) {
             let found = catalogue::select(word);
             if let "floor" | "copy" | "instructions" | "ablation" = word {
-                bail!("`{word}` runs only without other tests; use fastpath bench {word}");
+                refuse_usage!("`{word}` runs only without other tests; use fastpath bench {word}");
             }
             if found.is_empty() {
-                bail!("there is no test `{word}`; `fastpath bench --list` lists all tests");
+                refuse_usage!("there is no test `{word}`; `fastpath bench --list` lists all tests");
             }
             for test in found {
                 if !chosen.iter().any(|t| t.name == test.name) {

@@ -1,12 +1,13 @@
 //! `--summary`: the result of a ping-pong on one screen. Latency, its floor, a verdict, a chart.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::Result;
 use fastpath_report::document::wrap;
 use fastpath_report::format::{format_number, size, time};
 use fastpath_report::headline::{find_busy_share, find_floor, find_median};
 use fastpath_report::output::chart::{COLUMNS, Charset, Curve, draw};
 use fastpath_report::output::file::is_standard;
 use fastpath_report::record::{Case, Quantity};
+use fastpath_report::refuse_usage;
 
 use super::options::BenchOptions;
 use crate::options::CaseOptions;
@@ -26,7 +27,7 @@ impl BenchOptions {
         let tests = self.choose_tests()?;
         let other = tests.iter().find(|test| test.of != Quantity::HalfRoundTrip);
         if let Some(other) = other {
-            bail!(
+            refuse_usage!(
                 "--summary exists only for ping-pongs, and {} is not a ping-pong; use the test \
                  latency",
                 other.name
@@ -34,10 +35,11 @@ impl BenchOptions {
         }
         let results = [&self.results.json, &self.results.html, &self.csv];
         let takes_output = results.into_iter().flatten().any(|path| is_standard(path));
-        ensure!(
-            !takes_output,
-            "--summary prints to standard output; name files for --json, --html and --csv"
-        );
+        if takes_output {
+            refuse_usage!(
+                "--summary prints to standard output; name files for --json, --html and --csv"
+            );
+        }
         let mut options = self.clone();
         let case: &mut CaseOptions = &mut options.measure.case;
         if case.sizes.is_empty() {

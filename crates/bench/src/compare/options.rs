@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use fastpath_base::topology;
 use fastpath_report::catalogue::{self, Participants, TestGroup};
 use fastpath_report::compare::Statistic;
+use fastpath_report::refuse_usage;
 
 use super::loads;
 use super::rounds::RunPlan;
@@ -144,7 +145,7 @@ impl MeasureOptions {
         for word in &self.tests {
             let tests = catalogue::select(word);
             if tests.is_empty() {
-                bail!("there is no test `{word}`; `fastpath bench --list` lists all tests");
+                refuse_usage!("there is no test `{word}`; `fastpath bench --list` lists all tests");
             }
             for test in tests {
                 // A test of a pair does not depend on the number of ranks, unless it measures scaling.

@@ -1,8 +1,9 @@
 //! Options of `--level verbs`: how the bare loops use the adapter.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use fastpath_base::config::parse_size;
+use fastpath_report::refuse_usage;
 use serde::{Deserialize, Serialize};
 
 /// Use of the adapter by the bare loops, only with `--level verbs`.
@@ -83,7 +84,7 @@ impl VerbsOptions {
             [("--post-list", self.post_list), ("--cq-moderation", self.cq_moderation)]
         {
             if let Some(value) = value.filter(|&value| value > depth) {
-                bail!(
+                refuse_usage!(
                     "{name} {value} is larger than the depth of the send queue, {depth}; lower \
                      {name}, or raise --tx-depth"
                 );

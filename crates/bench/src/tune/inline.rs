@@ -21,6 +21,7 @@ use fastpath_pcie::crossover::{Crossover, choose};
 use fastpath_pcie::profile::{adapter, host};
 use fastpath_pcie::wire::{Transport, Verb as ModelVerb};
 use fastpath_report::document;
+use fastpath_report::refuse_usage;
 use fastpath_transport::setup::inline as stored;
 use fastpath_transport::verbs::echo::Verb;
 use fastpath_transport::verbs::{DeviceContext, DeviceIdentity, EchoPort, open_device};
@@ -182,7 +183,7 @@ fn measure(
 /// Sizes to measure, in order: the user's, or powers of two and, for each, the granted size and one byte more.
 fn choose_sizes(options: &InlineOptions, largest: u32, queues: &[InlineCost]) -> Result<Vec<u32>> {
     if options.rounds < 5 {
-        bail!(
+        refuse_usage!(
             "--rounds {} is too small to compute a confidence interval; use 5 or more",
             options.rounds
         );
@@ -197,8 +198,8 @@ fn choose_sizes(options: &InlineOptions, largest: u32, queues: &[InlineCost]) ->
     sizes.sort_unstable();
     sizes.dedup();
     match sizes.iter().find(|&&size| size > largest || size < least) {
-        Some(0) => bail!("--sizes 0: a write has at least 1 byte"),
-        Some(size) => bail!(
+        Some(0) => refuse_usage!("--sizes 0: a write has at least 1 byte"),
+        Some(size) => refuse_usage!(
             "--sizes {size}: the largest size that can be measured is {largest} bytes, limited by \
              the adapter and by --most {}",
             options.most

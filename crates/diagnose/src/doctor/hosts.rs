@@ -14,6 +14,7 @@ use std::io;
 use std::net::IpAddr;
 
 use fastpath_report::document;
+use fastpath_report::refuse_usage;
 use serde::{Deserialize, Serialize};
 
 use super::diagnostics::{Diagnostic, Severity};
@@ -122,8 +123,7 @@ struct Examination {
 /// Examines the hosts and prints; returns whether all is well.
 pub fn run(options: &HostOptions, json: bool) -> io::Result<bool> {
     if options.hosts.len() < 2 {
-        let why = "--host needs two or more hosts, separated by commas";
-        return Err(io::Error::other(why));
+        refuse_usage!("--host needs two or more hosts, separated by commas");
     }
     let report = options.start(&["doctor"]).map_err(io::Error::other)?;
     let used = verdict::list_used(&report);
