@@ -1,9 +1,12 @@
-//! `fastpath tune`: measures the constants behind the choice of protocols in some milliseconds, and stores them.
+//! `fastpath tune`: measures the constants behind the choice of protocols in some milliseconds, and stores them with
+//! the conditions of the measurement. On a busy machine it stores nothing, unless the user allows it.
 
 pub mod inline;
+mod show;
 
 use std::io;
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Error, Result, bail};
 use clap::{Args, Subcommand};
@@ -12,12 +15,15 @@ use fastpath_base::copy::engine::Loop;
 use fastpath_base::stored::{Machine, TuningSource};
 use fastpath_machine::measure::floor::measure_lines;
 use fastpath_machine::measure::pipeline::{Pipeline, PipelinePlan};
+use fastpath_machine::measure::share::{UNDISTURBED, measure_share};
 use fastpath_protocol::selection::constants::{Constants, FIELDS, Field};
-use fastpath_protocol::selection::tuning;
+use fastpath_protocol::selection::tuning::{self, Conditions, Tuning};
+use fastpath_report::files::read_text;
 use fastpath_report::output;
 use fastpath_transport::single_copy::Calibration;
 
 use crate::bench::floor::choose_processors;
+use show::TuneResult;
 
 /// Options of `fastpath tune`.
 #[derive(Args, Debug)]
@@ -29,6 +35,12 @@ pub struct TuneOptions {
     /// Print the measured values and store nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Store the values even if other programs use the processors; the file records that they do
+    #[arg(long)]
+    pub allow_busy: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
     /// Two processors to use, such as 0,1 [default: the first two this process may use]
     #[arg(long, value_delimiter = ',', num_args = 1)]
     pub processors: Vec<usize>,
@@ -49,6 +61,8 @@ const SAMPLES: usize = 31;
 const FAILED: &str = "cannot measure the constants of this machine";
 const ODD: &str = "the measured values are implausible";
 const NOT_STORED: &str = "no value is stored";
+/// Number of repetitions of all measurements. Their smallest values give an interval for each constant.
+const ROUNDS: usize = 5;
 /// Minimum duration of a sample, in nanoseconds.
 const BATCH_NS: u64 = 20_000;
 /// Sizes, in bytes: chunk and ring of the measured pipeline, and two messages. The difference of the messages' times is
@@ -68,18 +82,44 @@ pub fn run(options: &TuneOptions) -> Result<()> {
     let config = Config::from_env()?;
     let path = find_path(&config)?;
     let processors = choose_processors(&options.processors)?;
-    let constants = measure(processors)?;
-    for field in FIELDS {
-        let value = (field.get)(&constants);
-        let Field { name, unit, meaning, .. } = field;
-        output::print(&format!("{name:<20} {value:>10.3} {unit:<6} {meaning}\n"))?;
-    }
-    if options.dry_run {
-        return Ok(());
-    }
-    let stored = tuning::store(&path, &constants, &Machine::current());
+    let stores = !options.dry_run;
+    let load = read_load();
+    let before = measure_share(processors).context(FAILED)?;
+    let check_busy = |share| match describe_busy(share, processors) {
+        Some(why) if stores && !options.allow_busy => bail!(
+            "{why}; {NOT_STORED}. End other programs, name other processors with --processors, or \
+             store the values with --allow-busy"
+        ),
+        busy => Ok(busy),
+    };
+    check_busy(before)?;
+    let (mut tuning, notes) = measure(processors)?;
+    let share = measure_share(processors).context(FAILED)?.min(before);
+    let measured_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    tuning.conditions = Some(Conditions { measured_s, processors, load, share });
+    let busy = check_busy(share)?;
+    let stored = match stores {
+        true => tuning::store(&path, &tuning, &Machine::current()),
+        false => Ok(()),
+    };
     stored.with_context(|| format!("{NOT_STORED}: {}", path.display()))?;
-    output::print(&format!("stored in {}\n", path.display()))
+    let result = TuneResult::new(&tuning, notes, busy, stores.then_some(path.as_path()));
+    match options.json {
+        true => output::print(&format!("{}\n", serde_json::to_string_pretty(&result)?)),
+        false => output::print(&result.to_string()),
+    }
+}
+
+/// Describes a machine that other programs use, by the share of the processors that this one got; `None` for an idle
+/// machine.
+fn describe_busy(share: f64, [first, second]: [usize; 2]) -> Option<String> {
+    (share < UNDISTURBED).then(|| {
+        format!(
+            "the machine is busy: other programs use processor {first} or {second}, of which this \
+             one got {:.0} %",
+            share * 100.0
+        )
+    })
 }
 
 fn find_path(config: &Config) -> Result<PathBuf> {
@@ -98,10 +138,34 @@ fn no_place(place: &TuningSource) -> &'static str {
     }
 }
 
-/// Measures the constants of this machine. Constants that only a whole job would show keep their defaults.
-fn measure(processors: [usize; 2]) -> Result<Constants> {
+/// Measures the constants of this machine. Also returns notes for the user. Constants that only a whole job would show
+/// keep their defaults.
+fn measure(processors: [usize; 2]) -> Result<(Tuning, Vec<String>)> {
+    let mut rounds = Vec::new();
+    let mut notes = Vec::new();
+    for _ in 0..ROUNDS {
+        let (round, note) = measure_round(processors)?;
+        rounds.push(round);
+        notes = Vec::from_iter(note);
+    }
+    let (mut constants, mut intervals) = (Constants::default(), Vec::new());
+    for (index, field) in FIELDS.iter().enumerate() {
+        let values: Vec<f64> = rounds.iter().filter_map(|round| round[index]).collect();
+        let interval = (values.len() == ROUNDS).then(|| [least(&values), most(&values)]);
+        interval.iter().for_each(|[low, _]| (field.set)(&mut constants, *low));
+        intervals.push(interval);
+    }
+    constants.check().map_err(Error::msg).context(ODD)?;
+    Ok((Tuning { constants, intervals, conditions: None }, notes))
+}
+
+/// Values of one round, one for each of [`FIELDS`]; `None` for a constant that is not measured.
+type RoundValues = Vec<Option<f64>>;
+
+/// Measures each constant once. Also returns a note if one cannot be measured.
+fn measure_round(processors: [usize; 2]) -> Result<(RoundValues, Option<String>)> {
     let lines = measure_lines(processors, SAMPLES, BATCH_NS).context(FAILED)?;
-    let mut constants = Constants { line_ns: least(lines), ..Constants::default() };
+    let mut constants = Constants { line_ns: least(&lines), ..Constants::default() };
     if constants.line_ns > SHARED_PROCESSOR_NS {
         bail!(
             "{ODD}, because another program ran on one of the two processors; run the command again"
@@ -110,18 +174,30 @@ fn measure(processors: [usize; 2]) -> Result<Constants> {
     let [short, long] = STREAM_SIZES.map(|b| measure_stream(processors, b).context(FAILED));
     let bytes = (STREAM_SIZES[1] - STREAM_SIZES[0]) as f64;
     constants.transfer_byte_ns = (long? - short?) / bytes;
+    let mut measured = vec!["line_ns", "transfer_byte_ns"];
     let mut calibration = Calibration::default();
     let mut refused = None;
     while !calibration.is_over() && refused.is_none() {
         refused = calibration.go_on().err();
     }
-    match refused {
-        None => constants = constants.with_single_copy(calibration.cost()),
+    let note = match refused {
+        None => {
+            constants = constants.with_single_copy(calibration.cost());
+            measured.extend(["kernel_call_ns", "kernel_byte_ns"]);
+            None
+        }
         // The cost of a single copy is then not stored: a job detects the refusal itself.
-        Some(why) => output::print(&format!("single copy by the kernel is not measured: {why}\n"))?,
-    }
-    constants.check().map_err(Error::msg).context(ODD)?;
-    Ok(constants)
+        Some(why) => Some(format!("single copy by the kernel is not measured: {why}")),
+    };
+    let take = |field: &Field| measured.contains(&field.name).then(|| (field.get)(&constants));
+    Ok((FIELDS.iter().map(take).collect(), note))
+}
+
+/// Number of runnable processes, a mean over the last minute; 0 if the kernel does not report it.
+fn read_load() -> f64 {
+    let text = read_text("/proc/loadavg");
+    let first = text.as_deref().and_then(|text| text.split_whitespace().next());
+    first.and_then(|number| number.parse().ok()).unwrap_or(0.0)
 }
 
 /// Measures half a round trip through a ring, by the faster of the two loops from which C libraries choose.
@@ -132,13 +208,17 @@ fn measure_stream(processors: [usize; 2], bytes: usize) -> io::Result<f64> {
     for which in loops.into_iter().filter(|which| which.is_available()) {
         let plan = PipelinePlan { into_ring: which, out_of_ring: which, chunk: CHUNK, ring: RING };
         let taken = pipeline.sample(plan, SAMPLES, BATCH_NS)?;
-        shortest = shortest.min(least(taken.times));
+        shortest = shortest.min(least(&taken.times));
     }
     Ok(shortest)
 }
 
-fn least(samples: Vec<f64>) -> f64 {
-    samples.into_iter().fold(f64::INFINITY, f64::min)
+fn least(samples: &[f64]) -> f64 {
+    samples.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn most(samples: &[f64]) -> f64 {
+    samples.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }
 
 #[cfg(test)]
@@ -152,6 +232,13 @@ mod tests {
         for wrong in [&[1, 1][..], &[0], &[0, 1, 2]] {
             assert!(choose_processors(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn busy_machine__is_one_that_gives_less_than_nine_tenths() {
+        assert_eq!(describe_busy(0.97, [2, 5]), None);
+        let text = describe_busy(0.52, [2, 5]).unwrap();
+        assert!(text.contains("processor 2 or 5") && text.contains("52 %"), "{text}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub(crate) mod machine;
 pub mod mpit;
 mod threads;
 pub(crate) mod transports;
+mod tuning;
 
 use std::io::{self, Write};
 
@@ -21,6 +22,7 @@ pub use cma::probe_as_reader;
 use fastpath_report::document::{self, Document, Table};
 use machine::MachineFacts;
 use transports::{Facility, Transport};
+use tuning::TuningFacts;
 
 use crate::library::{ask_version, find_library};
 
@@ -33,6 +35,7 @@ pub struct InfoReport {
     machine: MachineFacts,
     transports: Vec<Transport>,
     protocols: SelectionReport,
+    tuning: TuningFacts,
     waiting: Vec<Facility>,
     threads: Vec<Facility>,
 }
@@ -98,6 +101,7 @@ pub fn collect() -> InfoReport {
         warnings,
         machine: machine::describe(),
         protocols: protocols.0,
+        tuning: TuningFacts::find(&config),
         transports,
         waiting: transports::list_waiting(),
         threads: threads::list_threads(),
@@ -196,6 +200,10 @@ fn describe(info: &InfoReport) -> Document {
     said.table(tabulate(10, transports));
     said.heading("protocols");
     info.protocols.to_string().lines().for_each(|line| said.text(line));
+    said.heading("tuning");
+    for (name, value) in info.tuning.lines() {
+        said.pair(name, value);
+    }
     for (section, facilities) in [("waiting", &info.waiting), ("threads", &info.threads)] {
         said.heading(section);
         said.table(tabulate(24, facilities.iter().map(|f| (f.name, f.available, &f.note))));
@@ -234,7 +242,9 @@ mod tests {
     #[test]
     fn info__is_one_json_object_with_every_section() {
         let value = serde_json::to_value(collect()).unwrap();
-        for section in ["version", "configuration", "machine", "transports", "waiting", "threads"] {
+        for section in
+            ["version", "configuration", "machine", "transports", "tuning", "waiting", "threads"]
+        {
             assert!(value.get(section).is_some(), "{section}");
         }
         let entries = value["configuration"].as_array().unwrap();

@@ -5,6 +5,7 @@ pub mod floor;
 mod pair;
 pub mod pipeline;
 pub mod placement;
+pub mod share;
 pub mod stream;
 pub mod transfer;
 

@@ -99,8 +99,8 @@ impl Selection {
             return selection;
         }
         match tuning::load(&place, Machine::current) {
-            Ok(Some((path, constants))) => {
-                selection.constants = constants;
+            Ok(Some((path, tuning))) => {
+                selection.constants = tuning.constants;
                 selection.source = Source::File(path);
                 return selection;
             }

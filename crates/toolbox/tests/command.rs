@@ -19,6 +19,10 @@ fn records(output: &Output) -> Vec<Value> {
     text.lines().map(|l| serde_json::from_str(l).expect("a line is JSON")).collect()
 }
 
+fn records_of_one(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
 #[test]
 fn floor__states_unit_statistic_and_processors() {
     let arguments =
@@ -314,6 +318,47 @@ fn messages__that_cannot_be_written__change_no_exit_code() {
         let causes = ["No space left", "one processor", "another program ran on"];
         assert!(causes.iter().any(|cause| said.contains(cause)), "{said}");
     }
+}
+
+#[test]
+fn tune__on_a_busy_machine__stores_nothing_unless_it_is_allowed() {
+    let affinity = std::fs::read_to_string("/proc/self/status").expect("a status");
+    let allowed = affinity.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    if allowed.is_none_or(|list| !list.contains(['-', ','])) {
+        return; // `tune` needs two processors
+    }
+    let file = std::env::temp_dir().join(format!("fastpath-busy-{}", std::process::id()));
+    let environment = [("FASTPATH_TUNING", file.to_str().expect("a path"))];
+    // Threads that use every processor all the time.
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while !ends.load(relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let refused = run(&["tune"], &environment);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        let stored = file.exists();
+        // A measurement between threads that share a processor may be implausible, and is repeated then.
+        let allowed = (0..5).map(|_| run(&["tune", "--allow-busy", "--json"], &environment));
+        let allowed = allowed.into_iter().find(|output| output.status.success());
+        let info = run(&["info", "--json"], &environment);
+        ends.store(true, relaxed);
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(!stored && said.contains("no value is stored"), "{said}");
+        let result = &records_of_one(&allowed.expect("a plausible measurement"));
+        assert!(result["busy"].as_str().is_some_and(|why| why.contains("busy")), "{result}");
+        let facts = &records_of_one(&info)["tuning"];
+        assert!(facts["share"].as_f64().is_some_and(|share| share < 0.9), "{facts}");
+        assert!(facts["holds"].is_null() && facts["age_s"].is_u64(), "{facts}");
+        assert_eq!(facts["not_measured"][0], "post_ns");
+    });
+    std::fs::remove_file(file).expect("the file was stored");
 }
 
 #[test]
