@@ -138,7 +138,7 @@ pub fn run(options: &AblationOptions) -> Result<()> {
         });
     }
     if !options.results.take_standard() {
-        let steps = describe_steps(&report.ablation, options.turns).to_text();
+        let steps = describe_steps(&report.ablation, options.turns).to_screen();
         steps.lines().for_each(print_line);
     }
     store.finish(&report).and(done)

@@ -216,7 +216,7 @@ pub fn run(options: &InstructionOptions) -> Result<()> {
     // Counts before a failure are kept.
     if counted.is_ok() || !report.breakdowns.is_empty() {
         if !options.results.take_standard() {
-            let text = table::describe(&report, options.functions).to_text();
+            let text = table::describe(&report, options.functions).to_screen();
             text.lines().for_each(print_line);
         }
         store.finish(&report)?;

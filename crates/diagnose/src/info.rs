@@ -171,26 +171,49 @@ fn find_version() -> Version {
 ///
 /// # Errors
 /// Standard output is closed.
-pub fn print(info: &InfoReport, as_json: bool) -> io::Result<()> {
-    document::write(as_json, info, || describe(info))
+pub fn print(info: &InfoReport, as_json: bool, explains: bool) -> io::Result<()> {
+    document::write(as_json, info, || describe(info, explains))
 }
 
-fn describe(info: &InfoReport) -> Document {
+/// Describes the installation in a sentence.
+fn summarize(info: &InfoReport) -> String {
+    let usable: Vec<&str> = info.transports.iter().filter(|t| t.usable).map(|t| t.name).collect();
+    let set: Vec<&str> =
+        info.configuration.iter().filter(|e| e.origin != "default").map(|e| e.name).collect();
+    let set = match set.len() {
+        0 => "every variable has its default".to_owned(),
+        _ => format!("set: {}", set.join(", ")),
+    };
+    let problem = match info.version.problem {
+        Some(_) => "; the library cannot be used",
+        None => "",
+    };
+    format!(
+        "Fastpath {}, MPI {}; transports {}; {set}{problem}",
+        info.version.fastpath,
+        info.version.mpi,
+        usable.join(", ")
+    )
+}
+
+fn describe(info: &InfoReport, explains: bool) -> Document {
     let mut said = Document::default();
+    said.text(summarize(info));
+    for warning in &info.warnings {
+        said.text(format!("warning: {warning}"));
+    }
     describe_version(&info.version, &mut said);
     said.heading("configuration");
-    let mut table = Table::of("<24|<12|<12|");
+    let mut table = Table::of(if explains { "<24|<12|<12|" } else { "<24|<12|<12" });
     for entry in &info.configuration {
         let value = match entry.value.as_str() {
             "" => "(none)".to_owned(),
             value => shorten(value),
         };
-        table.row([entry.name, value.as_str(), &entry.origin, entry.meaning]);
+        let cells = [entry.name, value.as_str(), &entry.origin, entry.meaning];
+        table.row(cells.into_iter().take(table.columns.len()));
     }
     said.table(table);
-    for warning in &info.warnings {
-        said.text(format!("warning: {warning}"));
-    }
     said.heading("machine");
     for (name, value) in info.machine.lines() {
         said.pair(name, value);
@@ -199,7 +222,8 @@ fn describe(info: &InfoReport) -> Document {
     let transports = info.transports.iter().map(|t| (t.name, t.usable, &t.reason));
     said.table(tabulate(10, transports));
     said.heading("protocols");
-    info.protocols.to_string().lines().for_each(|line| said.text(line));
+    let protocols = if explains { info.protocols.to_string() } else { info.protocols.to_brief() };
+    protocols.lines().for_each(|line| said.text(line));
     said.heading("tuning");
     for (name, value) in info.tuning.lines() {
         said.pair(name, value);
@@ -207,6 +231,11 @@ fn describe(info: &InfoReport) -> Document {
     for (section, facilities) in [("waiting", &info.waiting), ("threads", &info.threads)] {
         said.heading(section);
         said.table(tabulate(24, facilities.iter().map(|f| (f.name, f.available, &f.note))));
+    }
+    if !explains {
+        said.heading(
+            "--explain: meaning of the variables, steps and rejected options of the protocols",
+        );
     }
     said
 }

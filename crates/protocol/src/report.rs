@@ -187,6 +187,31 @@ impl Display for SelectionReport {
     }
 }
 
+impl SelectionReport {
+    /// Formats the protocol and its cost by size in lines of at most 80 columns, without steps and rejected options.
+    pub fn to_brief(&self) -> String {
+        let mut lines = Vec::new();
+        for class in &self.classes {
+            lines.push(format!(
+                "to {}, {} ({})",
+                class.peer,
+                class.memory,
+                class.transports.join(", ")
+            ));
+            for range in &class.ranges {
+                let (sizes, cost) = (range.sizes(), range.cost());
+                lines.push(format!("  {sizes:<20} {:<24} {cost}", range.protocol));
+            }
+            let one_sided = class.one_sided.iter();
+            lines.extend(one_sided.map(|o| format!("  {:<20} {}", o.operations, o.way)));
+            lines.extend(class.upgrades.iter().map(|rule| format!("  {:<20} {rule}", "upgrades")));
+        }
+        lines.push(format!("costs: {}", self.source));
+        lines.extend(self.notes.iter().cloned());
+        lines.iter().map(|line| line.trim_end().to_owned() + "\n").collect()
+    }
+}
+
 impl SizeRange {
     /// Returns the sizes as text.
     pub fn sizes(&self) -> String {

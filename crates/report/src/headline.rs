@@ -143,12 +143,16 @@ fn name_limit(case: &Case) -> &'static str {
     }
 }
 
-/// Returns why a floor is slower than the messages beside it, as the end of a sentence; `None` if it is not slower.
-pub fn explain_floor_above(case: &Case) -> Option<&'static str> {
+/// Returns whether a floor of `floor` ns is slower than the median of a case, beyond the noise of both.
+pub fn is_floor_above(case: &Case, floor: f64) -> bool {
     // Medians of repeated measurements differ by some percent.
     const NOISE: f64 = 1.02;
-    let (median, floor) = (find_median(case)?, find_floor(case)?);
-    if floor <= median * NOISE {
+    find_median(case).is_some_and(|median| floor > median * NOISE)
+}
+
+/// Returns why a floor is slower than the messages beside it, as the end of a sentence; `None` if it is not slower.
+pub fn explain_floor_above(case: &Case) -> Option<&'static str> {
+    if !is_floor_above(case, find_floor(case)?) {
         return None;
     }
     let of = case.floor_of.as_deref().unwrap_or("");

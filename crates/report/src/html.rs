@@ -14,8 +14,12 @@ use std::path::{Path, PathBuf};
 
 use maud::{Markup, html};
 
+use crate::compare::changed::SCHEMA as CHANGES;
+use crate::compare::comparison::{self, Comparison, NotCompared};
+use crate::compare::show::{describe_result, tabulate_peer};
 use crate::document::html::{page, text};
 use crate::format::{decimal, size, three_digits, time};
+use crate::headline;
 use crate::output::file::OutputFile;
 use crate::output::head::list_facts;
 use crate::record::{Case, Level, Report};
@@ -27,7 +31,7 @@ const COLORS: usize = 8;
 /// Options of `fastpath page`.
 #[derive(clap::Args, Debug)]
 pub struct PageOptions {
-    /// Stored results (written by --json)
+    /// Stored results of `fastpath bench`, and comparisons of MPIs by `fastpath compare` (written by --json)
     #[arg(required = true)]
     pub results: Vec<PathBuf>,
     /// HTML page to write; `-`: to standard output
@@ -48,17 +52,65 @@ pub fn run(options: &PageOptions) -> io::Result<()> {
     if let Some(result) = options.results.iter().find(is_place) {
         refuse_usage!("{} is one of the results; pass another file to --output", result.display());
     }
-    let reports: Vec<Report> =
-        options.results.iter().map(|p| read_report(p)).collect::<io::Result<_>>()?;
-    let page = write_page(&reports, options.title.as_deref());
+    let mut content = PageContent::default();
+    options.results.iter().try_for_each(|path| content.read(path))?;
+    let page = content.write_page(options.title.as_deref());
     let written = OutputFile::open(&options.output).and_then(|file| file.finish(&page));
     written.map_err(|e| io::Error::other(format!("{e:#}")))
 }
 
-fn read_report(path: &Path) -> io::Result<Report> {
-    let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(named)?;
-    Report::from_json(&text).map_err(|e| named(io::Error::other(e)))
+/// Results of a page.
+#[derive(Default)]
+struct PageContent {
+    reports: Vec<Report>,
+    comparisons: Vec<Comparison>,
+}
+
+impl PageContent {
+    /// Reads a stored result, or a stored comparison with the results of its MPIs.
+    fn read(&mut self, path: &Path) -> io::Result<()> {
+        let named =
+            |e: &dyn std::fmt::Display| io::Error::other(format!("{}: {e}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|e| named(&e))?;
+        match Comparison::from_json(&text) {
+            Ok(comparison) => {
+                self.reports.extend(comparison.reports.iter().cloned());
+                self.comparisons.push(comparison);
+            }
+            Err(_) if is_comparison(&text, CHANGES) => {
+                let why = "changes between two results have no page; pass the two results";
+                return Err(named(&why));
+            }
+            Err(e) if is_comparison(&text, comparison::SCHEMA) => return Err(named(&e)),
+            Err(_) => self.reports.push(Report::from_json(&text).map_err(|e| named(&e))?),
+        }
+        Ok(())
+    }
+
+    fn write_page(&self, title: Option<&str>) -> String {
+        let main = html! { @for comparison in &self.comparisons { (show_comparison(comparison)) } };
+        write_with(&self.reports, title, main)
+    }
+}
+
+/// Whether a text is JSON that states this schema.
+fn is_comparison(text: &str, schema: &str) -> bool {
+    let value: Option<serde_json::Value> = serde_json::from_str(text).ok();
+    value.is_some_and(|value| value["schema"] == schema)
+}
+
+fn show_comparison(comparison: &Comparison) -> Markup {
+    html! {
+        section { h2 { "Comparison" }
+            @for peer in comparison.list_peers() {
+                p { (text(&describe_result(comparison, peer))) }
+                (tabulate_peer(comparison, peer).to_card())
+            }
+            @for NotCompared { mpi, what, reason } in &comparison.missing {
+                p { (text(&format!("{mpi} {what}: not compared: {reason}"))) }
+            }
+        }
+    }
 }
 
 const FOOTER: &str =
@@ -66,9 +118,15 @@ const FOOTER: &str =
 
 /// Formats the page of some results.
 pub fn write_page(reports: &[Report], title: Option<&str>) -> String {
+    write_with(reports, title, html! {})
+}
+
+/// Formats the page of some results, with other content above the curves.
+fn write_with(reports: &[Report], title: Option<&str>, above: Markup) -> String {
     let title = title.map_or_else(|| make_title(reports), str::to_owned);
     let figures = charts::make_figures(reports);
     let main = html! {
+        (above)
         @if !figures.is_empty() {
             section { h2 { "Curves" } div class="charts" {
                 @for (id, figure) in figures.iter().enumerate() {
@@ -126,14 +184,37 @@ fn show_summary(reports: &[Report]) -> Markup {
     let best = of_test("bandwidth").max_by_key(speed);
     let bytes = best.map_or(0.0, |c| c.bytes as f64);
     html! {
+        @for headline in list_headlines(reports) { p { b { (text(&headline)) } } }
         p { (text(&facts.join(" \u{b7} "))) }
-        div class="tiles" {
+        @if reports.len() == 1 { div class="tiles" {
             (show_tile(of_test("latency").min_by_key(small), "latency", time))
             (show_tile(of_test("rate").min_by_key(small), "message rate", |ns| decimal(1e9 / ns,
                 "/s")))
             (show_tile(best, "bandwidth", |ns| decimal(bytes / ns * 1e9, "B/s")))
             (show_tile(of_test("barrier").min_by_key(|c| c.ranks), "barrier", time))
-        }
+        } }
+    }
+}
+
+/// The result of the latency of each report in a sentence, or of its first test.
+fn list_headlines(reports: &[Report]) -> Vec<String> {
+    let describe = |(index, report): (usize, &Report)| {
+        let latency = report.cases.iter().find(|case| case.test == "latency");
+        let first = latency.or(report.cases.first())?;
+        let group = |case: &&Case| {
+            (&case.test, case.ranks, case.level) == (&first.test, first.ranks, first.level)
+        };
+        let headline = headline::describe(report.cases.iter().filter(group))?;
+        Some(format!("{}: {}: {headline}", name_run(index, report), first.test))
+    };
+    reports.iter().enumerate().filter_map(describe).collect()
+}
+
+/// Name of a result: its MPI, or its number.
+fn name_run(index: usize, report: &Report) -> String {
+    match report.run.mpi.name.as_str() {
+        "" => format!("run {}", index + 1),
+        name => name.to_owned(),
     }
 }
 
@@ -165,10 +246,7 @@ fn show_tile(case: Option<&Case>, what: &str, show: impl Fn(f64) -> String) -> M
 
 fn show_run(index: usize, report: &Report) -> Markup {
     let run = &report.run;
-    let name = match run.mpi.name.as_str() {
-        "" => format!("run {}", index + 1),
-        name => name.to_owned(),
-    };
+    let name = name_run(index, report);
     let mut facts = list_facts(run);
     let most = report.cases.iter().map(|c| c.timing.overhead_ns);
     if let Some(ns) = most.reduce(f64::max) {

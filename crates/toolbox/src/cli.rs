@@ -70,6 +70,9 @@ pub struct InfoOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Print the meaning of each variable, the steps of each protocol, and the reason for each option that is not used
+    #[arg(long)]
+    pub explain: bool,
     /// Print only the protocol by message size, with reasons (as FASTPATH_REPORT=1 does in a job)
     #[arg(long)]
     pub protocols: bool,
@@ -169,7 +172,7 @@ pub fn run_info(options: &InfoOptions) -> Result<()> {
                 bench::learnt::print(options.json)?;
             }
         }
-        None => info::print(&info::collect(), options.json)?,
+        None => info::print(&info::collect(), options.json, options.explain)?,
     }
     Ok(())
 }

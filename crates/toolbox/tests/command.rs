@@ -112,8 +112,24 @@ fn info__as_text_has_every_section() {
     for section in ["\nconfiguration\n", "\nmachine\n", "\ntransports\n", "\nwaiting\n"] {
         assert!(text.contains(section), "{section} in {text}");
     }
+    assert!(text.starts_with("Fastpath 0.1.0, MPI 5.0; transports loopback, shm"), "{text}");
     let cma = text.lines().find(|l| l.trim_start().starts_with("cma")).unwrap();
     assert!(!cma.contains("not tried"), "{cma}");
+}
+
+#[test]
+fn info__fits_80_columns_and_explains_on_request() {
+    let print = |words: &[&str]| {
+        let output = run(&[&["info"], words].concat(), &[("COLUMNS", "80")]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let (brief, explained) = (print(&[]), print(&["--explain"]));
+    for text in [&brief, &explained] {
+        let wide = text.lines().find(|line| line.chars().count() > 80 && line.contains(' '));
+        assert_eq!(wide, None, "{text}");
+    }
+    let meaning = "how a rank waits";
+    assert!(!brief.contains(meaning) && explained.contains(meaning), "{explained}");
 }
 
 #[test]

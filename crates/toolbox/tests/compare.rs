@@ -92,8 +92,8 @@ fn peers__that_are_slower_and_faster_are_told_apart_and_stored() {
     let output = folder.compare(&ours, &[&slow, &fast, &json]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
-    assert!(text.contains("0.500 [0.500, 0.500]     faster"), "{text}");
-    assert!(text.contains("1.250 [1.250, 1.250]     slower"), "{text}");
+    assert!(text.contains("0.500 [0.500, 0.500] faster"), "{text}");
+    assert!(text.contains("1.250 [1.250, 1.250] slower"), "{text}");
     assert!(text.contains("against slow (slow 1.0)"), "{text}");
     let value: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_valid(&value, "compare-1.json");

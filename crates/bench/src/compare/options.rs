@@ -11,7 +11,7 @@ use fastpath_report::refuse_usage;
 
 use super::loads;
 use super::rounds::RunPlan;
-use crate::options::{CaseOptions, MpiOptions, RANKS_MAX, parse_bytes, parse_time};
+use crate::options::{CaseOptions, MpiOptions, RANKS_MAX, ViewOptions, parse_bytes, parse_time};
 use crate::peers::PeerOptions;
 use crate::program::Settings;
 
@@ -61,6 +61,9 @@ pub struct CompareOptions {
     #[arg(help_heading = "Output", long, value_name = "DURATION", requires = "keep",
         value_parser = parse_time)]
     pub stop_after: Option<f64>,
+    /// Form of the tables
+    #[command(flatten)]
+    pub view: ViewOptions,
     /// Do not show a progress bar
     #[arg(help_heading = "Output", long)]
     pub no_progress: bool,

@@ -77,7 +77,7 @@ fn compare_stored(options: &CompareOptions, before: &str, now: &str) -> Result<u
     }
     let changes = stored::compare(&read_side(before)?, &read_side(now)?, rule);
     let json = || ChangeReport::new(&changes, rule).format_json();
-    let table = || show::format_changes(&changes, rule);
+    let table = || show::format_changes(&changes, rule, options.view.find_view());
     let said = output::print(&if is_json_printed(options) { json() } else { table() });
     if said.is_err() {
         // Standard output failed; print the result to standard error instead, so that it is not lost.
@@ -270,14 +270,15 @@ fn run_rounds(
 }
 
 fn tell(options: &CompareOptions, files: Files, comparison: &Comparison) -> Result<()> {
+    let table = || show::format_comparison(comparison, options.view.find_view());
     let text = match is_json_printed(options) {
         true => comparison.format_json(),
-        false => show::format_comparison(comparison),
+        false => table(),
     };
     let said = output::print(&text);
     if said.is_err() {
         // Standard output failed; print the result to standard error instead, so that it is not lost.
-        tell::lines(&show::format_comparison(comparison));
+        tell::lines(&table());
     }
     files.write(comparison)?;
     said

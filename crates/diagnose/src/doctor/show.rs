@@ -14,7 +14,9 @@ use super::limits::Limits;
 pub(super) fn describe(examination: &Examination) -> Document {
     let facts = &examination.facts;
     let mut said = Document::default();
+    describe_diagnostics(&examination.diagnostics, examination.healthy, &mut said);
     if facts.devices.is_empty() {
+        said.heading("devices");
         said.text("no RDMA device: messages use shared memory, and TCP between hosts");
     }
     for device in &facts.devices {
@@ -27,11 +29,11 @@ pub(super) fn describe(examination: &Examination) -> Document {
     describe_limits(&facts.limits, &mut said);
     describe_network(&facts.network, &mut said);
     describe_engines(&facts.engines, &mut said);
-    describe_diagnostics(&examination.diagnostics, examination.healthy, &mut said);
     said
 }
 
 pub(super) fn describe_diagnostics(diagnostics: &[Diagnostic], healthy: bool, said: &mut Document) {
+    said.heading(if healthy { "healthy" } else { "not healthy" });
     for trouble in diagnostics {
         let mark = match trouble.severity {
             Severity::Trouble => "TROUBLE",
@@ -40,7 +42,6 @@ pub(super) fn describe_diagnostics(diagnostics: &[Diagnostic], healthy: bool, sa
         said.heading(format!("{mark}: {}: {}", trouble.subject, trouble.what));
         said.text(format!("remedy: {}", trouble.remedy));
     }
-    said.heading(if healthy { "healthy" } else { "not healthy" });
 }
 
 fn describe_device(device: &Device, said: &mut Document) {

@@ -4,11 +4,14 @@ use super::comparison::{Comparison, Row};
 use super::name_directions;
 use super::stored::{CaseChange, Changes, Rule};
 use crate::document::{Document, Table};
-use crate::format::{behind, format_number};
-use crate::lists::group;
-use crate::output::head;
+use crate::format::{behind, format_number, size};
+use crate::lists::{group, unique};
+use crate::output::chart::{Charset, Curve};
+use crate::output::table::{TableView, count_ranks};
+use crate::output::{head, plot};
 use crate::record::interval::{Ratio, Verdict};
 use crate::record::{CaseKey, Level};
+use crate::screen;
 
 /// A ratio with its interval.
 pub fn format_ratio(ratio: &Ratio) -> String {
@@ -18,7 +21,28 @@ pub fn format_ratio(ratio: &Ratio) -> String {
 
 /// Table with the columns that both kinds of comparison share. `one` and `two` are the headings of the compared values.
 fn make_table([one, two]: [&str; 2]) -> Table {
-    Table::of(&format!("test<30|ranks>5|bytes>8|{one}>10|{two}>10|<2|ratio<24"))
+    Table::of(&format!("test|ranks>|bytes>8|{one}>8|{two}>8||ratio"))
+}
+
+/// Places of the columns of [`make_table`] and of a comparison of MPIs.
+const RANKS: usize = 1;
+const FLOOR: [usize; 3] = [8, 9, 10];
+const LINE: usize = 11;
+
+/// Drops the columns that tell least until the table fits, and those without a value.
+fn narrow(table: &mut Table, view: TableView) {
+    if view.is_wide {
+        return;
+    }
+    let ranks = unique(table.rows.iter().filter_map(|row| Some(&row.get(RANKS)?.text)));
+    let mut order: Vec<Vec<usize>> = vec![vec![LINE], FLOOR.to_vec()];
+    order.extend((ranks.len() == 1).then(|| vec![RANKS]));
+    for places in order {
+        if table.width() <= view.columns {
+            break;
+        }
+        table.drop_columns(&places);
+    }
 }
 
 fn make_cells(name: String, key: &CaseKey, values: [f64; 2], ratio: &Ratio) -> Vec<String> {
@@ -27,49 +51,121 @@ fn make_cells(name: String, key: &CaseKey, values: [f64; 2], ratio: &Ratio) -> V
     vec![name, ranks, bytes, one, two, key.unit.clone(), format_ratio(ratio)]
 }
 
-/// Formats a comparison of several MPIs in one run.
-pub fn format_comparison(comparison: &Comparison) -> String {
-    let mut text = String::new();
-    if let Some(ours) = comparison.reports.first() {
-        text += &head::describe_run(&ours.run);
-    }
-    for peer in comparison.list_peers() {
-        text += &format_peer(comparison, peer);
-    }
-    if !comparison.missing.is_empty() {
-        text += "\n";
-    }
+/// Formats a comparison of several MPIs in one run: the result with each, their tables, and the conditions.
+pub fn format_comparison(comparison: &Comparison, view: TableView) -> String {
+    let peers = comparison.list_peers();
+    let mut said = Document::default();
+    peers.iter().for_each(|peer| said.text(describe_result(comparison, peer)));
     for missing in &comparison.missing {
         let what = behind(", ", &missing.what);
-        text += &format!("{}{what}: not compared: {}\n", missing.mpi, missing.reason);
+        said.text(format!("{}{what}: not compared: {}", missing.mpi, missing.reason));
     }
-    text
+    let mut text = said.to_text_within(screen::find_columns());
+    for peer in &peers {
+        text += &format_peer(comparison, peer, view);
+    }
+    let mut said = Document::default();
+    said.text("");
+    if view.explains {
+        READING.lines().for_each(|line| said.text(line));
+    }
+    let facts = comparison.reports.first().map(|ours| head::describe_run(&ours.run));
+    facts.iter().flat_map(|text| text.lines()).for_each(|line| said.text(line));
+    said.text(HINT);
+    text + &said.to_text_within(screen::find_columns())
 }
 
-const READING: &str = "ratio: ours/theirs, geometric mean over the rounds with its 95 % interval; \
-                       floor: the larger of a cache line one way and one copy of the message;\nfor \
-                       a ping-pong from 4 KiB, the bare pipeline plus a line; right of floor, ours \
-                       and theirs are multiples of the floor; line: ns of a cache line one way \
-                       during ours/theirs, and the number of rounds in which the two lines differ \
-                       by more than half";
+/// Options that print more.
+const HINT: &str = "--wide: all columns; --explain: meaning of the columns; --plot: charts";
 
-fn format_peer(comparison: &Comparison, peer: &str) -> String {
-    let mut table = make_table(["ours", "theirs"]);
-    table.add_columns(["verdict<11", "floor>9", "ours>7", "theirs>7", "    line<8"]);
+const READING: &str = "\
+ratio: ours/theirs, geometric mean over the rounds with its 95 % interval
+floor: the larger of a cache line one way and one copy of the message; for a ping-pong from 4 KiB, \
+the bare pipeline plus a line; right of floor, ours and theirs are multiples of the floor
+line: ns of a cache line one way during ours/theirs, and the number of rounds in which the two \
+lines differ by more than half";
+
+/// Describes the verdicts about a peer, and the case in which it is ahead most.
+pub fn describe_result(comparison: &Comparison, peer: &str) -> String {
     let rows = || comparison.rows.iter().filter(|r| r.peer == peer);
-    rows().for_each(|row| add_row(row, &mut table));
     let words: Vec<String> = group(rows().map(|row| (&row.says, ())))
         .iter()
         .map(|(says, all)| format!("{} {says}", all.len()))
         .collect();
-    format!(
-        "\nagainst {peer} ({}): {} of each run, median over up to {} rounds;\n{READING}\n{}{}\n",
+    let distance = |row: &Row| row.ratio.ratio.ln().abs();
+    let worst =
+        rows().filter(|row| row.is_behind()).max_by(|a, b| distance(a).total_cmp(&distance(b)));
+    let worst = worst.map_or(String::new(), |row| {
+        let case = name_case(&name_test(row), &row.key);
+        format!("; worst: {case} ({:.2} times theirs)", row.ratio.ratio)
+    });
+    format!("against {peer}: {}{worst}", words.join(", "))
+}
+
+/// Names a case by test, size and ranks.
+fn name_case(test: &str, key: &CaseKey) -> String {
+    format!("{test}, {}, {}", size(key.bytes), count_ranks(key.ranks))
+}
+
+/// Table of the cases that were compared with a peer.
+pub fn tabulate_peer(comparison: &Comparison, peer: &str) -> Table {
+    let mut table = make_table(["ours", "theirs"]);
+    table.add_columns(["verdict", "floor>8", "ours>6", "theirs>6", "    line<8"]);
+    let rows = || comparison.rows.iter().filter(|r| r.peer == peer);
+    rows().for_each(|row| add_row(row, &mut table));
+    table
+}
+
+fn format_peer(comparison: &Comparison, peer: &str, view: TableView) -> String {
+    let rows = || comparison.rows.iter().filter(|r| r.peer == peer);
+    let mut table = tabulate_peer(comparison, peer);
+    narrow(&mut table, view);
+    let mut said = Document::default();
+    said.text("");
+    said.text(format!(
+        "against {peer} ({}): {} of each run, median over up to {} rounds",
         comparison.find_version(peer),
-        comparison.rounds,
         comparison.statistic.name(),
-        table.to_text(),
-        words.join(", ")
-    )
+        comparison.rounds,
+    ));
+    let head = said.to_text_within(screen::find_columns());
+    let curves =
+        rows().map(|row| (name_sweep(name_test(row), &row.key), &row.key, row.theirs, row.ours));
+    let charts = if view.plots { draw_sweeps(curves, [peer, "ours"]) } else { String::new() };
+    head + &table.to_text() + &charts
+}
+
+/// Name of the sweep over sizes that contains a case; empty if it is no time.
+fn name_sweep(test: String, key: &CaseKey) -> String {
+    match key.unit == "ns" {
+        true => format!("{test}, {}", count_ranks(key.ranks)),
+        false => String::new(),
+    }
+}
+
+/// Draws a chart of each sweep: sweep, case, and the values of the dots and of the line.
+fn draw_sweeps<'a>(
+    cases: impl Iterator<Item = (String, &'a CaseKey, f64, f64)>, [dots, line]: [&str; 2],
+) -> String {
+    let charset = Charset::of_locale();
+    let sweeps = group(
+        cases
+            .filter(|(name, ..)| !name.is_empty())
+            .map(|(name, key, one, two)| (name, (key.bytes, one, two))),
+    );
+    let mut text = String::new();
+    for (name, mut points) in sweeps {
+        points.sort_by_key(|point| point.0);
+        let curve = |of: fn(&(u64, f64, f64)) -> f64, is_dotted| {
+            let points = points.iter().map(|point| (point.0, of(point))).collect();
+            Curve { points, is_dotted }
+        };
+        let curves = [curve(|point| point.1, true), curve(|point| point.2, false)];
+        let title = format!("{name}: time by size in bytes (line: {line}, dots: {dots})");
+        let lines = plot::draw_titled(&title, &curves, charset);
+        text.extend(lines.into_iter().map(|line| line + "\n"));
+    }
+    text
 }
 
 /// Name of a test with its variant and window.
@@ -104,20 +200,41 @@ fn add_row(row: &Row, table: &mut Table) {
     table.row(cells);
 }
 
-/// Formats a comparison of stored results.
-pub fn format_changes(changes: &Changes, rule: Rule) -> String {
-    let mut text: String = changes.notes.iter().map(|note| format!("note: {note}\n")).collect();
-    text += &describe_rule(rule);
-    text.push('\n');
-    text += &tabulate_changes(changes).to_text();
+/// Formats a comparison of stored results: the result, the table, and the rule.
+pub fn format_changes(changes: &Changes, rule: Rule, view: TableView) -> String {
+    let mut said = Document::default();
+    said.text(count_changes(changes) + &describe_worst(changes));
+    changes.notes.iter().for_each(|note| said.text(format!("note: {note}")));
     for refused in &changes.refused {
-        text += &format!("{}: not compared: {}\n", refused.what, refused.reason);
+        said.text(format!("{}: not compared: {}", refused.what, refused.reason));
     }
+    said.text("");
+    let mut table = tabulate_changes(changes);
+    narrow(&mut table, view);
+    let cases = changes
+        .changes
+        .iter()
+        .map(|c| (name_sweep(name_change(&c.key), &c.key), &c.key, c.before, c.now));
+    let charts = if view.plots { draw_sweeps(cases, ["before", "now"]) } else { String::new() };
+    let mut rest = Document::default();
+    rest.text("");
+    rest.text(describe_rule(rule));
     if changes.changes.iter().any(|c| c.runs == [1, 1]) {
-        text += ONE_RUN;
-        text.push('\n');
+        rest.text(ONE_RUN);
     }
-    text + &count_changes(changes) + "\n"
+    let columns = screen::find_columns();
+    said.to_text_within(columns) + &table.to_text() + &charts + &rest.to_text_within(columns)
+}
+
+/// Names the case that became worse most; empty without one.
+fn describe_worst(changes: &Changes) -> String {
+    let distance = |change: &CaseChange| change.ratio.ratio.ln().abs();
+    let worse = changes.changes.iter().filter(|change| change.is_worse());
+    let worst = worse.max_by(|a, b| distance(a).total_cmp(&distance(b)));
+    worst.map_or(String::new(), |change| {
+        let case = name_case(&name_change(&change.key), &change.key);
+        format!("; worst: {case} ({:.2} times before)", change.ratio.ratio)
+    })
 }
 
 /// Formats a comparison of stored results as a Markdown page.
@@ -175,13 +292,17 @@ pub fn describe_verdict(change: &CaseChange) -> &'static str {
     }
 }
 
+/// Name of a test with its variant and level.
+fn name_change(key: &CaseKey) -> String {
+    match key.level {
+        Level::Mpi => name_variant(key),
+        level => format!("{} ({})", name_variant(key), level.name()),
+    }
+}
+
 fn add_change(change: &CaseChange, table: &mut Table) {
     let key = &change.key;
-    let mut name = name_variant(key);
-    if key.level != Level::Mpi {
-        name += &format!(" ({})", key.level.name());
-    }
-    let mut cells = make_cells(name, key, [change.before, change.now], &change.ratio);
+    let mut cells = make_cells(name_change(key), key, [change.before, change.now], &change.ratio);
     cells.push(describe_verdict(change).to_owned());
     table.row(cells);
 }
@@ -200,11 +321,11 @@ mod tests {
     use super::super::comparison::tests::make_comparison;
     use super::super::stored::compare;
     use super::*;
-    use crate::testing::samples::make_report;
+    use crate::testing::samples::{make_case, make_report};
 
     #[test]
     fn comparison__has_a_table_for_each_peer_with_its_version_and_sum() {
-        let text = format_comparison(&make_comparison());
+        let text = format_comparison(&make_comparison(), TableView::default());
         assert!(text.contains("against alpha (Alpha MPI 1.2)"), "{text}");
         assert!(text.contains("against beta"), "{text}");
         assert!(text.contains("1 faster, 1 slower"), "{text}");
@@ -222,19 +343,60 @@ mod tests {
             lines: vec![[60.0, 62.0], [60.0, 250.0]],
         };
         comparison.rows = vec![comparison.rows[0].clone().with(&beside)];
-        let text = format_comparison(&comparison);
+        let wide = TableView { is_wide: true, ..TableView::default() };
+        let text = format_comparison(&comparison, wide);
         let row = text.lines().find(|l| l.starts_with("latency")).unwrap();
-        assert!(row.contains("25.00    2.02    4.42"), "{row}");
+        assert!(row.contains("25.00   2.02   4.42"), "{row}");
         assert!(row.ends_with("60/156 (1 of 2)"), "{row}");
+    }
+
+    #[test]
+    fn comparison__begins_with_its_results_and_fits_80_columns() {
+        let mut comparison = make_comparison();
+        let beside = FloorComparison {
+            floors: vec![(24.0, 26.0), (26.0, 20.0)],
+            floor_of: Some("memory copy".into()),
+            lines: vec![[60.0, 62.0], [60.0, 250.0]],
+        };
+        comparison.rows = comparison.rows.into_iter().map(|row| row.with(&beside)).collect();
+        let text = format_comparison(&comparison, TableView::default());
+        assert!(text.starts_with("against alpha: 1 faster, 1 slower; worst: "), "{text}");
+        let rows = text.lines().filter(|line| line.contains('[') && line.contains(','));
+        assert!(rows.clone().count() >= 4 && rows.clone().all(|row| row.len() <= 80), "{text}");
+        assert!(!text.contains("geometric mean"), "{text}");
+        let explained = TableView { explains: true, ..TableView::default() };
+        assert!(format_comparison(&comparison, explained).contains("geometric mean"));
+    }
+
+    #[test]
+    fn changes__are_drawn_on_request_and_name_the_worst() {
+        let rule = Rule { statistic: Statistic::Median, threshold: 1.05, common_only: false };
+        let (mut before, mut now) = (make_report(), make_report());
+        before.cases = [8, 64].map(|bytes| make_case(bytes, &[100.0; 50])).to_vec();
+        now.cases = vec![make_case(8, &[100.0; 50]), make_case(64, &[150.0; 50])];
+        let changes = compare(&[before], &[now], rule);
+        let text =
+            format_changes(&changes, rule, TableView { plots: true, ..TableView::default() });
+        let worst = "2 compared, 1 worse, 0 not compared; worst: latency, 64 B, 2 ranks (1.50 times before)";
+        assert!(text.starts_with(worst), "{text}");
+        assert!(
+            text.contains("latency, 2 ranks: time by size in bytes (line: now, dots: before)"),
+            "{text}"
+        );
+        assert!(!format_changes(&changes, rule, TableView::default()).contains("dots"));
     }
 
     #[test]
     fn changes__name_statistic_threshold_and_that_one_run_is_few() {
         let rule = Rule { statistic: Statistic::Median, threshold: 1.05, common_only: false };
-        let text = format_changes(&compare(&[make_report()], &[make_report()], rule), rule);
+        let text = format_changes(
+            &compare(&[make_report()], &[make_report()], rule),
+            rule,
+            TableView::default(),
+        );
         assert!(text.contains("median of each case"), "{text}");
         assert!(text.contains("exceeds 5.0 %"), "{text}");
         assert!(text.contains("one run per side"), "{text}");
-        assert!(text.contains("4 compared, 0 worse, 0 not compared"), "{text}");
+        assert!(text.starts_with("4 compared, 0 worse, 0 not compared\n"), "{text}");
     }
 }

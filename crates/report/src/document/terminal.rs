@@ -19,6 +19,21 @@ impl Table {
         self.columns.iter().enumerate().map(wide).collect()
     }
 
+    /// Width of the longest line.
+    pub fn width(&self) -> usize {
+        self.measure().iter().map(|width| width + 1).sum::<usize>().saturating_sub(1)
+    }
+
+    /// Removes the columns at these places, as far as there are such columns.
+    pub fn drop_columns(&mut self, places: &[usize]) {
+        fn keep<T>(items: &mut Vec<T>, places: &[usize]) {
+            let mut at = 0..;
+            items.retain(|_| at.next().is_some_and(|at| !places.contains(&at)));
+        }
+        keep(&mut self.columns, places);
+        self.rows.iter_mut().for_each(|row| keep(row, places));
+    }
+
     fn line<'a>(&self, widths: &[usize], cells: impl Iterator<Item = &'a Cell>) -> String {
         let columns = self.columns.iter().zip(widths);
         let cells = columns.zip(cells).map(|((column, width), cell)| match column.is_text {

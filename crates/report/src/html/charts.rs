@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use super::curves::{Chart, ChartQuantity, Floor, HorizontalAxis, Point, Series};
 use super::heat::Map;
 use crate::format::size;
-use crate::lists::unique;
+use crate::headline::{explain_floor_above, find_floor, is_floor_above};
+use crate::lists::{group, unique};
 use crate::record::{Case, CaseKey, Quantity, Report};
 
 /// Maximum number of curves in one chart: a chart with more is not readable.
@@ -177,6 +178,7 @@ fn make_chart(
             points,
         }
     });
+    let floors = if across == HorizontalAxis::Bytes { find_floors(cases) } else { Vec::new() };
     Chart {
         title: first.test.clone(),
         about: describe(across, cases),
@@ -184,9 +186,43 @@ fn make_chart(
         quantity,
         unit: first.unit.clone(),
         series: series.collect(),
-        floors: if across == HorizontalAxis::Bytes { find_floors(cases) } else { Vec::new() },
+        notes: explain_floors(reports, cases, &floors),
+        floors,
     }
 }
+
+/// Explains where a drawn floor is slower than a curve.
+fn explain_floors(reports: &[Report], cases: &[FoundCase], floors: &[Floor]) -> Vec<String> {
+    let drawn =
+        |case: &Case| floors.iter().find_map(|floor| floor.points.get(&case.bytes).copied());
+    let explain = |&(report, case): &FoundCase| {
+        let (floor, own) = (drawn(case)?, find_floor(case));
+        let is_own = own.is_some_and(|own| own == floor);
+        let why = match is_own {
+            true => explain_floor_above(case)?,
+            false if is_floor_above(case, floor) => {
+                "the limit that is drawn was measured beside another curve"
+            }
+            false => return None,
+        };
+        Some(((super::name_run(report, &reports[report]), why), size(case.bytes)))
+    };
+    let places = group(cases.iter().filter_map(explain));
+    let note = |((name, why), sizes): ((String, &str), Vec<String>)| {
+        let sizes = unique(sizes);
+        let at = match &sizes[..] {
+            [first, .., last] if sizes.len() > PLACES_MAX => {
+                format!("{} sizes from {first} to {last}", sizes.len())
+            }
+            _ => sizes.join(", "),
+        };
+        format!("{name} is faster than the floor at {at}, because {why}.")
+    };
+    places.into_iter().map(note).collect()
+}
+
+/// Largest number of sizes that are listed.
+const PLACES_MAX: usize = 4;
 
 fn describe(across: HorizontalAxis, cases: &[FoundCase]) -> String {
     let first = cases[0].1;

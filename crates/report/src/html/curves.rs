@@ -100,6 +100,8 @@ pub struct Chart {
     pub unit: String,
     pub series: Vec<Series>,
     pub floors: Vec<Floor>,
+    /// Sentences below the chart.
+    pub notes: Vec<String>,
 }
 
 /// A point's horizontal position, its median, and its 10 % and 90 % quantiles, in the chart's quantity.
@@ -148,6 +150,7 @@ impl Chart {
         html! { figure class="card" {
             figcaption { h3 { (text(&self.title)) } p { (text(&self.about)) } }
             (self.draw(id))
+            @for note in &self.notes { p class="note" { (text(note)) } }
             (self.tabulate().to_fold("Numbers"))
             @if is_formed {
                 p class="note" { "The table has the time of one message, from which the curve is \

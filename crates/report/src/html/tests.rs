@@ -1,6 +1,7 @@
 //! Pages of sample results: well formed, safe, self-contained, with readable labels.
 
 use super::*;
+use crate::compare::comparison::tests::make_comparison;
 use crate::record::interval::Ratio;
 use crate::record::{
     AblationStep, Breakdown, FunctionShare, Histogram, Level, MissingTest, Quantity, Run,
@@ -218,6 +219,50 @@ fn page__escapes_what_a_result_says() {
     report.cases[6].test = nasty.into();
     let page = write_page(&[report.clone(), report], Some(nasty));
     assert!(!page.contains("<script") && !page.contains("alert('"));
+    parse(&page);
+}
+
+#[test]
+fn page__has_the_headline_of_each_result() {
+    let page = make_page();
+    for name in ["Fastpath", "Open MPI 5.0.11", "Intel MPI 2021"] {
+        let headline = format!("<p><b>{name}: latency: 1 B: ");
+        assert!(page.contains(&headline), "{name}");
+    }
+    assert!(page.contains("half round trip, 1.7 x the hardware&#39;s 57 ns; 4 MiB: "));
+    assert!(!page.contains("class=\"tiles\""), "tiles of one result only");
+    assert!(write_page(&[make_report("alone", 1.0)], None).contains("class=\"tiles\""));
+}
+
+#[test]
+fn floor__above_a_curve_has_its_reason() {
+    let note = "is faster than the floor at ";
+    assert!(!make_page().contains(note));
+    let mut report = make_report("Fastpath", 1.0);
+    for case in report.cases.iter_mut().filter(|c| c.test == "latency" && c.bytes >= 1 << 21) {
+        case.floor = floor_of(1e6);
+    }
+    let page = write_page(&[report.clone()], None);
+    let reason = "other load disturbed the limit, which is a measurement too.";
+    assert!(page.contains(&format!("Fastpath {note}2 MiB, 4 MiB, because {reason}")), "{page}");
+    let faster = Report { cases: make_report("", 0.3).cases, ..make_report("Other", 1.0) };
+    let page = write_page(&[report, faster], None);
+    assert!(page.contains(&format!("Other {note}")) && page.contains("beside another curve."));
+}
+
+#[test]
+fn comparison__is_a_table_above_the_curves_of_its_results() {
+    let comparison = make_comparison();
+    let path = std::env::temp_dir().join(format!("fastpath-page-{}.json", std::process::id()));
+    std::fs::write(&path, comparison.format_json()).unwrap();
+    let mut content = PageContent::default();
+    let read = content.read(&path);
+    std::fs::remove_file(&path).unwrap();
+    read.unwrap();
+    let page = content.write_page(None);
+    assert!(page.contains("<h2>Comparison</h2>"), "{page}");
+    assert!(page.contains("against alpha: 1 faster, 1 slower"), "{page}");
+    assert_eq!(content.reports.len(), comparison.reports.len());
     parse(&page);
 }
 
