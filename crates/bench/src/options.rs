@@ -10,7 +10,7 @@ use fastpath_base::config::{parse_duration_ns, parse_size};
 use fastpath_report::output::table::TableView;
 use fastpath_report::record::Level;
 use fastpath_report::refuse_usage;
-use fastpath_report::screen::find_table_columns;
+use fastpath_report::screen::{find_columns, find_table_columns};
 use serde::{Deserialize, Serialize};
 
 use verbs::Connection;
@@ -186,6 +186,7 @@ impl ViewOptions {
     pub fn find_view(self) -> TableView {
         TableView {
             columns: find_table_columns(),
+            wraps_at: find_columns(),
             is_wide: self.wide,
             explains: self.explain,
             plots: self.plot,

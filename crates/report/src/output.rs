@@ -95,7 +95,7 @@ impl Printer {
                 let overhead = table::describe_overhead(&report.cases);
                 let ways = paths::describe(&report.cases);
                 let text = format!("\n{}{overhead}\n{ways}{steps}", table::LEGEND);
-                wrap_lines(text.trim_end(), Some(view.columns))
+                wrap_lines(text.trim_end(), view.wraps_at)
             }
             Printer::Styled(_) => steps.lines().map(|l| format!("# {l}\n")).collect(),
         }

@@ -59,6 +59,7 @@ impl Mpi {
             .arg("--mpicc")
             .arg(self.0.join("mpicc"))
             .env("XDG_CACHE_HOME", self.0.join("cache"))
+            .env("COLUMNS", "80")
             .output()
             .expect("the command starts")
     }

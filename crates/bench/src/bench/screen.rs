@@ -55,7 +55,7 @@ impl Screen {
         if !self.has_headlines {
             table.to_text().lines().for_each(|line| self.note(line));
         } else if self.view.explains {
-            self.conditions.push(table.to_text_within(Some(self.view.columns)));
+            self.conditions.push(table.to_text_within(self.view.wraps_at));
         }
     }
 
@@ -78,7 +78,7 @@ impl Screen {
             said.text(format!("\n{}", describe_absence(missing)));
         }
         said.0.extend(levels::describe_levels(report).0);
-        said.to_text_within(Some(self.view.columns)).lines().for_each(print_line);
+        said.to_text_within(self.view.wraps_at).lines().for_each(print_line);
         if report.cases.is_empty() {
             return;
         }
@@ -89,7 +89,7 @@ impl Screen {
             said.text("");
             self.conditions.iter().for_each(|text| said.text(text.trim_end()));
             said.text(HINT);
-            said.to_text_within(Some(self.view.columns)).lines().for_each(print_line);
+            said.to_text_within(self.view.wraps_at).lines().for_each(print_line);
         }
     }
 }

@@ -11,7 +11,6 @@ use crate::output::table::{TableView, count_ranks};
 use crate::output::{head, plot};
 use crate::record::interval::{Ratio, Verdict};
 use crate::record::{CaseKey, Level};
-use crate::screen;
 
 /// A ratio with its interval.
 pub fn format_ratio(ratio: &Ratio) -> String {
@@ -60,7 +59,7 @@ pub fn format_comparison(comparison: &Comparison, view: TableView) -> String {
         let what = behind(", ", &missing.what);
         said.text(format!("{}{what}: not compared: {}", missing.mpi, missing.reason));
     }
-    let mut text = said.to_text_within(screen::find_columns());
+    let mut text = said.to_text_within(view.wraps_at);
     for peer in &peers {
         text += &format_peer(comparison, peer, view);
     }
@@ -72,7 +71,7 @@ pub fn format_comparison(comparison: &Comparison, view: TableView) -> String {
     let facts = comparison.reports.first().map(|ours| head::describe_run(&ours.run));
     facts.iter().flat_map(|text| text.lines()).for_each(|line| said.text(line));
     said.text(HINT);
-    text + &said.to_text_within(screen::find_columns())
+    text + &said.to_text_within(view.wraps_at)
 }
 
 /// Options that print more.
@@ -128,7 +127,7 @@ fn format_peer(comparison: &Comparison, peer: &str, view: TableView) -> String {
         comparison.statistic.name(),
         comparison.rounds,
     ));
-    let head = said.to_text_within(screen::find_columns());
+    let head = said.to_text_within(view.wraps_at);
     let curves =
         rows().map(|row| (name_sweep(name_test(row), &row.key), &row.key, row.theirs, row.ours));
     let charts = if view.plots { draw_sweeps(curves, [peer, "ours"]) } else { String::new() };
@@ -222,7 +221,7 @@ pub fn format_changes(changes: &Changes, rule: Rule, view: TableView) -> String 
     if changes.changes.iter().any(|c| c.runs == [1, 1]) {
         rest.text(ONE_RUN);
     }
-    let columns = screen::find_columns();
+    let columns = view.wraps_at;
     said.to_text_within(columns) + &table.to_text() + &charts + &rest.to_text_within(columns)
 }
 

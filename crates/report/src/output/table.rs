@@ -16,8 +16,10 @@ use crate::statistics::is_same_line;
 /// Form of the tables on the standard output.
 #[derive(Clone, Copy, Debug)]
 pub struct TableView {
-    /// Width in columns.
+    /// Width of tables, in columns.
     pub columns: usize,
+    /// Width at which text is wrapped; `None`: not at all.
+    pub wraps_at: Option<usize>,
     /// Whether tables have every statistic, whatever their width.
     pub is_wide: bool,
     /// Whether the meaning of the columns and the conditions follow the tables.
@@ -30,8 +32,14 @@ pub struct TableView {
 
 impl Default for TableView {
     fn default() -> TableView {
-        let columns = screen::COLUMNS;
-        TableView { columns, is_wide: false, explains: false, plots: false, streams: false }
+        TableView {
+            columns: screen::COLUMNS,
+            wraps_at: None,
+            is_wide: false,
+            explains: false,
+            plots: false,
+            streams: false,
+        }
     }
 }
 
@@ -141,7 +149,7 @@ impl CaseTable {
     }
 
     fn wrap(&self, text: &str) -> Vec<String> {
-        wrap_lines(text, Some(self.view.columns)).lines().map(str::to_owned).collect()
+        wrap_lines(text, self.view.wraps_at).lines().map(str::to_owned).collect()
     }
 
     /// Begins a group that has at least these cases; returns its head.
@@ -167,7 +175,7 @@ impl CaseTable {
         lines
     }
 
-    /// Text behind a row whose times have this meaning: empty for that of the head, else the meaning, or the mark of
+    /// Text behind a row whose times have this meaning: empty for that in the head, else the meaning, or the mark of
     /// its line below the table.
     fn mark_meaning(&mut self, time: String) -> String {
         if time == self.headed {
@@ -393,8 +401,14 @@ mod tests {
         lines
     }
 
-    const WIDE: TableView =
-        TableView { columns: 80, is_wide: true, explains: false, plots: false, streams: false };
+    const WIDE: TableView = TableView {
+        columns: 80,
+        wraps_at: Some(80),
+        is_wide: true,
+        explains: false,
+        plots: false,
+        streams: false,
+    };
     const NARROW: TableView = TableView { is_wide: false, ..WIDE };
 
     #[test]
