@@ -68,7 +68,7 @@ build:
 	@+$(MAKE) --no-print-directory -j2 build-library build-tools
 	@mkdir -p '$(BUILD)'
 	@for file in $(foreach name,libmpi_abi libmpifort_abi libfastpath_profile,'$(call OUTPUT,$(PROFILE))/$(name).so') \
-	    $(foreach name,mpiexec fastpath fastpath-abigen,'$(call OUTPUT,$(TOOLS))/$(name)'); do \
+	    $(foreach name,mpiexec fastpath fastpath-abigen libfastpath_dbg.so,'$(call OUTPUT,$(TOOLS))/$(name)'); do \
 	    [ "$$file" -ef "$(BUILD)/$${file##*/}" ] || ln -f "$$file" '$(BUILD)' || exit 1; \
 	done
 
@@ -78,7 +78,7 @@ build-library:
 
 build-tools:
 	$(if $(filter dev,$(TOOLS)),$(CLIPPY) $(CARGO) build --workspace --all-targets, \
-	    $(COMPILE) --profile $(TOOLS) -p fastpath-launch -p fastpath-toolbox -p fastpath-abigen)
+	    $(COMPILE) --profile $(TOOLS) -p fastpath-launch -p fastpath-toolbox -p fastpath-abigen -p fastpath-queues)
 
 install: build
 	DESTDIR='$(DESTDIR)' install/install.sh '$(BUILD)' '$(PREFIX)'

@@ -63,6 +63,10 @@ place 755 "$root/lib/libmpi_abi.so.1"
 link libmpi_abi.so.1 "$root/lib/libmpi_abi.so"
 link libmpi_abi.so.1 "$root/lib/libmpi_abi.so.0"
 
+# Debuggers find this library beside the other.
+cp "$build/libfastpath_dbg.so" "$new"
+place 755 "$root/lib/libfastpath_dbg.so"
+
 "$build/fastpath-abigen" header > "$new"
 place 644 "$root/include/mpi.h"
 for name in mpi mpi-c mpi-cxx; do

@@ -113,6 +113,52 @@ def case_abort(session):
     return None if is_told else ("the abort is not reported", outcome.text())
 
 
+QUEUES = [
+    """MPI_COMM_WORLD: rank 0 of 0 1
+  receive status 0 local 1 global 1 tag 25 wild 0 length 4 copied 0
+MPI_COMM_SELF: rank 0 of 0
+halo: rank 0 of 0 1
+  send status 0 local 1 global 1 tag 7 wild 0 length 1048576 copied 0
+made by MPI_Comm_split: rank 1 of 1 0
+  receive status 0 local 0 global 1 tag 3 wild 0 length 30 copied 0
+""", """MPI_COMM_WORLD: rank 1 of 0 1
+  receive status 0 local -1 global -1 tag -1 wild 1 length 10 copied 0
+  receive status 0 local 0 global 0 tag 9 wild 0 length 20 copied 0
+MPI_COMM_SELF: rank 0 of 1
+halo: rank 1 of 0 1
+  receive status 0 local 0 global 0 tag 24 wild 0 length 4 copied 0
+  unexpected status 0 local 0 global 0 tag 5 wild 0 length 4 copied 1
+  unexpected status 0 local 0 global 0 tag 6 wild 0 length 1000 copied 1
+  unexpected status 0 local 0 global 0 tag 7 wild 0 length 1048576 copied 1
+made by MPI_Comm_split: rank 0 of 1 0
+"""]
+
+
+def case_queues(session):
+    """A debugger lists communicators, sends, receives and unexpected messages of both ranks by libfastpath_dbg.so."""
+    reader = session.binary("queues_reader")
+    job = _start(session, 2, "queues", timeout=60, env={"FASTPATH_WAIT": "sleep"})
+    _await_ready(job, 2)
+    _await_sleep(job, [0, 1])
+    outcomes = [subprocess.run([reader, str(job.rank_process(rank))], capture_output=True, text=True, timeout=60, check=False)
+                for rank in (0, 1)]
+    other = subprocess.run([reader, str(job.process.pid)], capture_output=True, text=True, timeout=60, check=False)
+    is_running = job.process.poll() is None
+    job.kill_all()
+    job.finish()
+    if not is_running:
+        return "the job has ended"
+    library = os.path.join(os.path.realpath(session.prefix), "lib", "libfastpath_dbg.so")
+    head = f"library {library}\ninterface 2, addresses of 8 bytes\nimage 0 \nprocess 0 \n"
+    for rank, outcome in enumerate(outcomes):
+        # How many bytes of a long message have moved depends on its protocol.
+        found = re.sub(r" +(\d+ bytes moved)?$", "", outcome.stdout, flags=re.MULTILINE)
+        wanted = re.sub(r" +$", "", head + QUEUES[rank] + "end\n", flags=re.MULTILINE)
+        if found != wanted:
+            return f"rank {rank}: other queues", f"found:\n{found}\nwanted:\n{wanted}"
+    return None if other.returncode == 1 else "queues of a process without the library are listed"
+
+
 def case_tool(session):
     """A tool starts the ranks that it names, with the program's arguments; the others start without it."""
     words = ["-gtool", "env TOOL=first:0; env 'TOOL=a b':2", "-n", "3", "sh", "-c", 'echo "$0 $FASTPATH_RANK ${TOOL-none}"', "arg"]

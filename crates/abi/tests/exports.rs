@@ -30,9 +30,16 @@ fn read_exports() -> BTreeMap<String, Export> {
         .collect()
 }
 
+/// Data for debuggers, beside the functions of the standard.
+const DATA: [&str; 2] = ["MPIR_dll_name", "fastpath_queues"];
+
 #[test]
-fn exports__are_the_functions_of_the_standard_and_nothing_else() {
-    let exports = read_exports();
+fn exports__are_the_functions_of_the_standard_and_data_for_debuggers() {
+    let mut exports = read_exports();
+    for name in DATA {
+        let export = exports.remove(name).unwrap_or_else(|| panic!("{name} is missing"));
+        assert_eq!((export.kind, export.binding), (elf::STT_OBJECT, elf::STB_GLOBAL), "{name}");
+    }
     let names: Vec<&String> = exports.keys().collect();
     let table = common::table().symbols();
     let unknown: Vec<_> = names.iter().filter(|name| !table.contains(name)).collect();

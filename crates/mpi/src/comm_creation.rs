@@ -43,6 +43,7 @@ pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
     }
     errhandler::attach(p, comm.errhandler.get());
     p.hot_comm_set(handle, &comm);
+    comm.list();
     count_link(p, &comm);
     Ok(handle)
 }

@@ -5,6 +5,8 @@
 //! The values may change during a read, or belong to another process. They are not trusted, and only displayed.
 #![allow(unsafe_code)]
 
+pub mod queues;
+
 use crate::counters::Counters;
 use crate::matching::Matcher;
 use crate::request::{FIRST, Request, RequestKind, RequestPool, RequestState};
@@ -23,17 +25,30 @@ pub struct Addresses {
     requests: u64,
     /// Address of the pool's 32-bit index of the first request that was never used.
     fresh: u64,
+    /// Address of the 32-bit id of the first unexpected message.
+    first_unexpected: u64,
+    /// Address of two words: address and number of the pieces with the unexpected messages.
+    pieces: u64,
 }
 
 impl Addresses {
     pub(crate) fn of(counters: &Counters, matcher: &Matcher, requests: &RequestPool) -> Self {
         let (unexpected, (requests, fresh)) = (matcher.store.shown(), requests.shown());
+        let (first, pieces) = matcher.store.shown_entries();
         Addresses {
             counters: (&raw const *counters).addr() as u64,
             unexpected: unexpected.addr() as u64,
             requests: requests.addr() as u64,
             fresh: fresh.addr() as u64,
+            first_unexpected: first.addr() as u64,
+            pieces: pieces.addr() as u64,
         }
+    }
+
+    fn read(read: Read<'_>, at: u64) -> Option<Addresses> {
+        let words: [u64; WORDS] = read(at, WORDS)?.try_into().ok()?;
+        // SAFETY: the sizes are equal, and every bit pattern is a valid `Addresses`.
+        Some(unsafe { std::mem::transmute::<[u64; WORDS], Addresses>(words) })
     }
 }
 
@@ -60,9 +75,7 @@ pub type Read<'a> = &'a dyn Fn(u64, usize) -> Option<Vec<u64>>;
 
 /// Reads the state of the worker whose [`Addresses`] are at `addresses`; `None` if it cannot be read.
 pub fn look(read: Read<'_>, addresses: u64) -> Option<Snapshot> {
-    let addresses: [u64; WORDS] = read(addresses, WORDS)?.try_into().ok()?;
-    // SAFETY: the sizes are equal, and every bit pattern is a valid `Addresses`.
-    let addresses: Addresses = unsafe { std::mem::transmute(addresses) };
+    let addresses = Addresses::read(read, addresses)?;
     let counted: [u64; COUNTED] = read(addresses.counters, COUNTED)?.try_into().ok()?;
     // SAFETY: the sizes are equal, and every bit pattern is a valid `Counters`.
     let counters = unsafe { std::mem::transmute::<[u64; COUNTED], Counters>(counted) };
@@ -148,6 +161,8 @@ mod tests {
             unexpected: (&raw const unexpected).expose_provenance() as u64,
             requests: requests.expose_provenance() as u64,
             fresh: fresh.expose_provenance() as u64,
+            first_unexpected: 0,
+            pieces: 0,
         };
         let at = (&raw const addresses).expose_provenance() as u64;
         let seen = look(&own_memory, at).unwrap();

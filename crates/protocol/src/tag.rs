@@ -48,6 +48,11 @@ impl Context {
         Context(self.0 | 1)
     }
 
+    /// Returns the context of a match key.
+    pub fn of_key(key: u64) -> Self {
+        Context(key >> SOURCE_BITS)
+    }
+
     /// Returns the match key of a message from `source`, a rank of the communicator.
     #[inline]
     pub fn key(self, source: u32) -> u64 {

@@ -18,7 +18,9 @@ use crate::wire::{Rts, SHORT_LIMIT};
 pub use buffers::Buffers;
 use chains::{FORMS, Index};
 use fastpath_base::copy::copy;
+pub(crate) use slab::EntryPieces;
 use slab::Slab;
+use std::mem::offset_of;
 
 /// Id of an entry until it is freed.
 pub type EntryId = u32;
@@ -68,9 +70,15 @@ pub struct UnexpectedEntry {
     /// World rank of the sender.
     pub peer: u32,
     id: EntryId,
+    /// Length of a short body; [`LONG`] for a long one.
     len: u8,
     pub(crate) body: Body,
+    /// Length of the whole message in bytes, if the body is long. Only other processes read it.
+    total: u64,
 }
+
+/// Value of `UnexpectedEntry::len` for a long body.
+pub(crate) const LONG: u8 = u8::MAX;
 
 const _: () = assert!(size_of::<UnexpectedEntry>() == ENTRY_BYTES as usize);
 
@@ -89,7 +97,18 @@ impl UnexpectedEntry {
         id: NIL,
         len: 0,
         body: Body::EMPTY,
+        total: 0,
     };
+
+    /// Offsets of `all_next`, `key`, `tag`, `peer`, `len` and `total`, for other processes.
+    pub(crate) const OFFSETS: [usize; 6] = [
+        offset_of!(Self, all_next),
+        offset_of!(Self, key),
+        offset_of!(Self, tag),
+        offset_of!(Self, peer),
+        offset_of!(Self, len),
+        offset_of!(Self, total),
+    ];
 
     /// Returns the kind of the message.
     pub fn arrived(&self) -> UnexpectedKind {
@@ -212,6 +231,12 @@ impl UnexpectedStore {
         &raw const self.count
     }
 
+    /// Returns the addresses of two values for other processes to read: the id of the first entry, and the two words of
+    /// the slab.
+    pub(crate) fn shown_entries(&self) -> (*const EntryId, *const u64) {
+        (&raw const self.all.first, self.slab.shown())
+    }
+
     #[inline]
     pub fn get(&self, id: EntryId) -> &UnexpectedEntry {
         self.slab.get(id)
@@ -228,9 +253,13 @@ impl UnexpectedStore {
         &mut self, list: &mut MessageList, peer: u32, key: u64, tag: i32, body: Body,
     ) -> EntryId {
         let id = self.slab.take();
+        let is_long = matches!(body, Body::Long(..));
         let entry = self.slab.get_mut(id);
         (entry.key, entry.tag, entry.peer) = (key, tag, peer);
         entry.body = body;
+        if is_long {
+            (entry.len, entry.total) = (LONG, entry.total());
+        }
         self.bytes_elsewhere += entry.bytes_elsewhere();
         self.count += 1;
         self.most = self.most.max(self.count);

@@ -202,13 +202,16 @@ impl Worker {
         self.sends.unblock(peer);
     }
 
-    /// Publishes the addresses of counters and queues on the rank's page. The worker must not move after this call.
-    pub fn show(&mut self) {
+    /// Publishes the place of [`Addresses`] on the rank's page, and returns it. The worker must not move after this
+    /// call.
+    pub fn show(&mut self) -> u64 {
         let addresses = Addresses::of(&self.counters, &self.matcher, &self.requests);
         let addresses = self.shown.insert(Box::new(addresses));
         let shown = &self.job.own_page().snapshot;
         // ORDERING: release, after the addresses; partner: the acquire load of `snapshot` in `fastpath ps`.
-        shown.store((&raw const **addresses).addr() as u64, Ordering::Release);
+        let address = (&raw const **addresses).addr() as u64;
+        shown.store(address, Ordering::Release);
+        address
     }
 
     pub(crate) fn complete(&mut self, id: RequestId) {

@@ -141,7 +141,7 @@ pub unsafe fn comm_set_name(p: &Process, comm: usize, comm_name: *const c_char) 
     let comm = p.comm(comm)?;
     // SAFETY: ARGUMENTS.
     let name = unsafe { read_text("comm_name", comm_name, MPI_MAX_OBJECT_NAME as usize - 1) }?;
-    comm.name.replace(name);
+    comm.set_name(name);
     Ok(())
 }
 

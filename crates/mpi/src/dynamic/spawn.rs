@@ -375,7 +375,7 @@ pub(crate) fn meet_parent(p: &Process) -> Result {
     let members = Channel::next(p, &world);
     let (remote, block) = inter::pass_on(p, &members, &world.group, 0, pact)?;
     let made = inter::assemble(p, world.group.clone(), Rc::new(remote), block)?;
-    *made.name.borrow_mut() = "MPI_COMM_PARENT".to_owned();
+    made.set_name("MPI_COMM_PARENT".to_owned());
     p.parent.set(publish(p, made)?);
     // Remove one count of this link: the launcher and `publish` have both counted it.
     job.note_link(false);

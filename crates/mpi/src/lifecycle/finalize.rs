@@ -10,6 +10,7 @@
 mod left;
 
 use crate::common::consts::*;
+use crate::common::debugger;
 use crate::common::error::{Error, Result};
 use crate::common::lock;
 use crate::lifecycle::exit;
@@ -122,6 +123,7 @@ pub(crate) fn leave(p: &Process) -> Result {
     p.hot_clear_all();
     p.hot_win_clear_all();
     hot::set_worker(std::ptr::null_mut(), false);
+    debugger::publish_queues(0);
     // SAFETY: the worker lives as long as the engine, this call holds the lock, and no reference is held.
     unsafe {
         (*worker).leave();

@@ -3,6 +3,7 @@
 
 use crate::check::Checks;
 use crate::common::consts::*;
+use crate::common::debugger;
 use crate::common::error::{Error, Result};
 use crate::common::lock;
 use crate::objects::comm::Comm;
@@ -86,6 +87,7 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
     let level = levels.into_iter().find(|&level| required <= level).unwrap_or(MPI_THREAD_MULTIPLE);
     let config = Config::from_env().map_err(|e| Error::new(MPI_ERR_OTHER, e.to_string()))?;
     let config = exit::store(config);
+    debugger::publish_library();
     let job = Job::attach().map_err(|e| {
         Error::new(MPI_ERR_OTHER, e.to_string())
             .with_advice(e.advice())
@@ -162,7 +164,8 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
         lock::get().record_calls();
     }
     // SAFETY: the worker was made above, and its address never changes.
-    unsafe { (*worker).show() };
+    let shown = unsafe { (*worker).show() };
+    debugger::publish_queues(shown);
     // SAFETY: the worker was made above, and no other reference to it exists.
     crate::p2p::request::make_done_request(unsafe { &mut *worker });
     // SAFETY: no other thread is inside MPI.
@@ -315,6 +318,7 @@ fn add_predefined_comm(
     comm.handle.set(handle);
     *comm.name.borrow_mut() = name.to_string();
     comm.errhandler.set(MPI_ERRORS_ARE_FATAL);
+    comm.list();
     p.comms.insert_predefined(handle, comm);
     if let Some(comm) = p.comms.get(handle) {
         p.hot_comm_set(handle, &comm);

@@ -8,6 +8,7 @@ mod neighborhood;
 
 use crate::coll_choice::NodeMap;
 use crate::common::consts::*;
+use crate::common::debugger::ListedCommunicator;
 use crate::common::error::{Error, Result};
 use crate::common::table::HandleKind;
 use crate::objects::attribute::{Attributes, Holder, KeyvalKind};
@@ -30,6 +31,8 @@ pub(crate) const FIRST_TAG: i32 = -16;
 
 /// A communicator (MPI-5.0 chapter 7).
 pub struct Comm {
+    /// Entry in the list for debuggers, once the communicator has a handle. It refers to the group.
+    listed: OnceCell<ListedCommunicator>,
     /// Handle of the communicator.
     pub handle: Cell<usize>,
     /// Context, which separates its messages from those of other communicators.
@@ -123,6 +126,7 @@ impl Comm {
         let peers = remote_group.as_ref().unwrap_or(&group);
         let endpoints = peers.world_ranks().iter().filter_map(|&peer| endpoint(peer)).collect();
         Comm {
+            listed: OnceCell::new(),
             handle: Cell::new(MPI_COMM_NULL),
             context,
             group,
@@ -156,6 +160,22 @@ impl Comm {
         let mut title = String::new();
         let _ = self.write_title(&mut title);
         title
+    }
+
+    /// Sets the name (`MPI_Comm_set_name`).
+    pub fn set_name(&self, name: String) {
+        if let Some(listed) = self.listed.get() {
+            listed.rename(&name);
+        }
+        self.name.replace(name);
+    }
+
+    /// Adds the communicator, which has a handle, to the list for debuggers.
+    pub(crate) fn list(&self) {
+        self.listed.get_or_init(|| {
+            let peers = self.peer_group().world_ranks();
+            ListedCommunicator::new(self.context, peers, self.rank, &self.title())
+        });
     }
 
     /// Writes the title into a text; see [`Comm::title`].

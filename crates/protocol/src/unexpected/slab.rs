@@ -14,9 +14,29 @@ const PIECE: usize = 1 << PIECE_BITS;
 pub(super) struct Slab {
     pieces: Vec<*mut UnexpectedEntry>,
     free: EntryId,
+    /// Address and number of the pieces, for other processes.
+    shown: [u64; 2],
+}
+
+/// Places of entries in the pieces of a slab, for other processes.
+pub struct EntryPieces;
+
+impl EntryPieces {
+    /// Number of entries of a piece.
+    pub const PIECE: usize = PIECE;
+
+    /// Returns the number of an entry's piece, and its place there.
+    pub fn place(id: EntryId) -> (usize, usize) {
+        ((id >> PIECE_BITS) as usize, id as usize & (PIECE - 1))
+    }
 }
 
 impl Slab {
+    /// Returns the address of two words, the address and the number of the pieces, for other processes to read.
+    pub fn shown(&self) -> *const u64 {
+        self.shown.as_ptr()
+    }
+
     /// Returns one more than the largest id.
     pub fn len(&self) -> u32 {
         (self.pieces.len() as u32) << PIECE_BITS
@@ -77,6 +97,7 @@ impl Slab {
         let first = self.len();
         let piece: Box<[UnexpectedEntry]> = (0..PIECE).map(|_| UnexpectedEntry::EMPTY).collect();
         self.pieces.push(Box::into_raw(piece).cast());
+        self.shown = [self.pieces.as_ptr().addr() as u64, self.pieces.len() as u64];
         for id in (first.max(1)..self.len()).rev() {
             self.get_mut(id).id = id;
             // SAFETY: IN A PIECE: the piece was just added, and its entries have no users.

@@ -275,7 +275,7 @@ pub fn meet_parent(p: &Process) -> Result {
     };
     let handle = port::connect(p, name, 0, &world)?;
     let made = p.comm(handle)?;
-    *made.name.borrow_mut() = "MPI_COMM_PARENT".to_owned();
+    made.set_name("MPI_COMM_PARENT".to_owned());
     p.parent.set(handle);
     Ok(())
 }
