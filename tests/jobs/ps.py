@@ -6,9 +6,11 @@ import re
 import resource
 import signal
 import subprocess
+import sys
 import time
 
 from jobs.verdicts import _await_ready, _await_sleep, _start
+from harness import program
 from harness.slices import sliced
 
 
@@ -104,6 +106,76 @@ def case_why_computes(session):
     is_named = "rank 0 waits for rank 1 (process" in text
     has_place = "which is in compute" in text or "the kernel refuses ptrace" in text
     return None if is_named and has_place else ("the rank or its place is not named", text)
+
+
+def _lines(path, mark):
+    """Numbers of the lines of a file with a mark."""
+    with open(path, encoding="utf-8") as file:
+        return [number for number, line in enumerate(file, 1) if line.rstrip().endswith(mark)]
+
+
+def case_why_fortran(session):
+    """The rank that the others wait for is named with its Fortran procedure, by the source's names, and its line."""
+    source = program.source("fortran_places")
+    for how, place in (("relax", r"is in solver::relax \({0}:({1})\)"), ("sleep", r", called by places \({0}:({1})\)")):
+        job = session.mpirun(2, [session.binary("fortran_places"), how], timeout=60)
+        text = _tell(session, job, [0], "--why")
+        lines = "|".join(map(str, _lines(source, f"! line of {how}")))
+        has_place = re.search(place.format(re.escape(source), lines), text) or "the kernel refuses ptrace" in text
+        if "rank 0 waits for rank 1 (process" not in text or not has_place:
+            return f"{how}: the rank or its place is not named", text
+    return None
+
+
+# A rank in Python, without mpi4py. Rank 1 computes, or waits for rank 0 too.
+PYTHON = """import ctypes, sys
+mpi = ctypes.CDLL(sys.argv[1])
+rank, value = ctypes.c_int(), ctypes.c_int()
+world = ctypes.c_void_p(int(sys.argv[3]))
+mpi.MPI_Init(None, None)
+mpi.MPI_Comm_rank(world, ctypes.byref(rank))
+print("ready", flush=True)
+def compute():
+    while True:  # line of compute
+        pass  # line of compute
+def receive(peer):
+    datatype = ctypes.c_void_p(int(sys.argv[4]))
+    mpi.MPI_Recv(ctypes.byref(value), 1, datatype, peer, 0, world, None)  # line of receive
+if rank.value == 1 and sys.argv[2] == "compute":
+    compute()  # line of main
+receive(1 - rank.value)  # line of main
+"""
+
+
+def _handles(session):
+    """Values of MPI_COMM_WORLD and MPI_INT."""
+    text = "#include <mpi.h>\nworld (unsigned long)MPI_COMM_WORLD\nint (unsigned long)MPI_INT\n"
+    words = [session.mpicc, "-E", "-P", "-x", "c", "-"]
+    text = subprocess.run(words, input=text, capture_output=True, text=True, check=True).stdout
+    numbers = [re.findall(r"\b(?:0x[0-9a-fA-F]+|\d+)\b", line)[-1] for line in text.splitlines()[-2:]]
+    return [str(int(number, 0)) for number in numbers]
+
+
+def case_why_python(session):
+    """Python frames of a rank that computes, and of ranks in a deadlock, are named with file and line."""
+    script = os.path.join(session.folder, "rank.py")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(PYTHON)
+    words = [sys.executable, script, os.path.join(session.prefix, "lib", "libmpi_abi.so.1")]
+
+    def frames(function):
+        first, last = _lines(script, f"# line of {function}"), _lines(script, "# line of main")
+        return rf"is in {function} \({re.escape(script)}:({'|'.join(map(str, first))})\), " \
+               rf"called by <module> \({re.escape(script)}:({'|'.join(map(str, last))})\)"
+
+    expected = {"compute": [rf"rank 0 waits for rank 1 \(process \d+\), which {frames('compute')}; its compiled code is in "],
+                "receive": [rf"^ *rank {rank} {frames('receive')}$" for rank in (0, 1)]}
+    for how, texts in expected.items():
+        job = session.mpirun(2, [*words, how, *_handles(session)], timeout=60, env={"FASTPATH_WAIT": "sleep"})
+        text = _tell(session, job, [0] if how == "compute" else [0, 1], "--why")
+        if "the kernel refuses ptrace" not in text and not all(re.search(one, text, re.MULTILINE) for one in texts):
+            return f"{how}: the frames are not named", text
+    return None
 
 
 @sliced

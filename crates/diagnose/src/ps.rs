@@ -3,9 +3,11 @@
 //! It reads the job's segment and `/proc` without affecting a process. Only `--why` may stop a process: that of the
 //! rank for which the others wait. It is stopped while its registers and the top of its stack are read.
 
+mod fortran;
 mod hosts;
 mod memory;
 mod metrics;
+mod python;
 mod queues;
 mod stack;
 
@@ -15,7 +17,7 @@ use fastpath_base::tell::{count, escape};
 use fastpath_base::topology::host_name;
 use fastpath_job::engine::abort_job;
 use fastpath_job::inspect::cause::{RankWaits, explain};
-use fastpath_job::inspect::describe::describe_rank;
+use fastpath_job::inspect::describe::{describe_rank, find_verdict};
 use fastpath_job::inspect::facts::{Activity, Facts, look_at_ranks};
 use fastpath_job::inspect::groups::{SINGLE_MAX, group_ranks, limit_groups};
 use fastpath_job::inspect::jobs::{RunningJob, find_jobs};
@@ -199,7 +201,11 @@ fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
     let members = job.members.iter().zip(&facts).enumerate().zip(traffic);
     let members = members.filter(|((_, (m, _)), _)| !apart || m.end != Some(ProcessEnd::Elsewhere));
     let mut ranks: Vec<RankEntry> = members.map(rank).collect();
-    let why = why.then(|| explain(&job.members, &job.segment, &facts, now_ns, find_place));
+    let why = why.then(|| {
+        let text = explain(&job.members, &job.segment, &facts, now_ns, find_place);
+        let deadlock = find_verdict(&job.members, &job.segment, &facts, now_ns);
+        text + &deadlock.map_or(String::new(), |found| describe_python(found.ranks(), &facts))
+    });
     ranks.retain(|entry| !job.segment.has_lost_place(entry.rank));
     JobEntry {
         job: job.number,
@@ -227,6 +233,18 @@ fn list_waits(facts: &Facts, now_ns: u64) -> Vec<WaitEntry> {
         awaited: note.awaited.named().to_vec(),
     };
     facts.notes.iter().zip(&facts.names).map(wait).collect()
+}
+
+/// Describes where waiting ranks that run Python are in their programs, one rank per line. They sleep, and are not
+/// stopped.
+fn describe_python(ranks: &[usize], facts: &[Facts]) -> String {
+    const DESCRIBED_MOST: usize = 8;
+    let describe = |&rank: &usize| {
+        let pid = facts[rank].pid;
+        let frames = python::find_interpreter(pid)?.read_frames(pid).ok()?;
+        Some(format!("\nrank {rank} is in {}", python::describe_frames(&frames)))
+    };
+    ranks.iter().take(DESCRIBED_MOST).filter_map(describe).collect()
 }
 
 /// Describes where a process that does not wait is in its program.

@@ -5,7 +5,9 @@
 //! instruction. This works for any build. A name needs a symbol, a line needs debug information.
 #![allow(unsafe_code)]
 
+use super::fortran::read_symbol;
 use super::memory::read_memory;
+use super::python::{describe_frames, find_interpreter};
 use addr2line::Loader;
 use object::{Object, ObjectSegment};
 use std::fs;
@@ -28,22 +30,38 @@ struct Code {
     path: String,
 }
 
-/// Finds the function that a process executes, and the line of its own program that called it.
+/// Finds the function that a process executes, and the line of its own program that called it. If the process runs
+/// Python, the frames of its first thread come first.
 ///
 /// # Errors
 /// The process may not be inspected, or the processor type is not supported.
 pub(super) fn find_place(pid: i32) -> Result<String, String> {
+    let interpreter = find_interpreter(pid);
+    let (compiled, frames) = find_compiled_place(pid, || {
+        interpreter.as_ref().map(|interpreter| interpreter.read_frames(pid))
+    })?;
+    Ok(match frames {
+        None => compiled,
+        Some(Ok(frames)) => {
+            format!("{}; its compiled code is in {compiled}", describe_frames(&frames))
+        }
+        Some(Err(why)) => format!("{compiled} ({why})"),
+    })
+}
+
+/// Finds the compiled function that a process executes. Calls `act` while the process is stopped.
+fn find_compiled_place<T>(pid: i32, act: impl FnOnce() -> T) -> Result<(String, T), String> {
     let program = fs::read_link(format!("/proc/{pid}/exe")).map_err(|e| e.to_string())?;
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|e| e.to_string())?;
     let code = parse_maps(&maps);
-    let (place, stack) = with_stopped(pid, |registers| {
+    let (place, stack, acted) = with_stopped(pid, |registers| {
         let (place, top) = place_and_top(registers);
-        (place, read_memory(pid, top, STACK_BYTES))
+        (place, read_memory(pid, top, STACK_BYTES), act())
     })?;
     let program = program.to_string_lossy();
     let innermost = code.iter().find(|c| c.contains(place));
     if innermost.is_some_and(|c| c.path == program) {
-        return Ok(name_place(innermost, place));
+        return Ok((name_place(innermost, place), acted));
     }
     let words = stack.chunks_exact(8).filter_map(|w| Some(u64::from_le_bytes(w.try_into().ok()?)));
     let returns = words.filter(|&word| {
@@ -55,10 +73,11 @@ pub(super) fn find_place(pid: i32) -> Result<String, String> {
         name_place(found, word - 1)
     });
     let inner = name_place(innermost, place);
-    Ok(match named.next() {
+    let place = match named.next() {
         Some(outer) => format!("{inner}, called by {outer}"),
         None => inner,
-    })
+    };
+    Ok((place, acted))
 }
 
 impl Code {
@@ -102,6 +121,7 @@ fn name_place(code: Option<&Code>, address: u64) -> String {
         Some(frame.function?.demangle().ok()?.into_owned())
     });
     let function = function.or_else(|| loader.find_symbol(at).map(str::to_owned));
+    let function = function.map(|symbol| read_symbol(&symbol).unwrap_or(symbol));
     let line = loader.find_location(at).ok().flatten();
     let line = line.and_then(|l| Some(format!("{}:{}", l.file?, l.line?)));
     match (function, line) {

@@ -18,6 +18,16 @@ pub enum Verdict {
     Knot(Vec<usize>),
 }
 
+impl Verdict {
+    /// Returns the ranks that the verdict names.
+    pub fn ranks(&self) -> &[usize] {
+        match self {
+            Verdict::Cycle(ranks) | Verdict::Knot(ranks) => ranks,
+            Verdict::Left(rank) => std::slice::from_ref(rank),
+        }
+    }
+}
+
 /// Judges two observations of all ranks. The second one must begin after the first was complete, at `now_ns`. `None`
 /// means that a rank can continue, or that nothing is proved.
 pub fn judge(before: &[Facts], after: &[Facts], now_ns: u64) -> Option<Verdict> {
