@@ -56,7 +56,7 @@ fn caller() -> usize {
 /// Returns the return address of the present MPI call in the program. The Fortran entry points are not the program.
 pub(crate) fn find_site() -> usize {
     let address = caller();
-    match address == 0 || libraries().fortran.contains(&address) {
+    match address == 0 || code_ranges().fortran.contains(&address) {
         false => address,
         true => walk(),
     }
@@ -74,7 +74,7 @@ extern "C" fn visit(context: *mut c_void, found: *mut usize) -> c_int {
     // SAFETY: the unwinder passes a context and the variable, both valid during the call.
     unsafe {
         let address = _Unwind_GetIP(context);
-        if libraries().own.contains(&address) || libraries().fortran.contains(&address) {
+        if code_ranges().own.contains(&address) || code_ranges().fortran.contains(&address) {
             return GO_ON;
         }
         *found = address;
@@ -84,16 +84,16 @@ extern "C" fn visit(context: *mut c_void, found: *mut usize) -> c_int {
 
 /// Address ranges of code.
 #[derive(Debug, Default)]
-struct Libraries {
+struct CodeRanges {
     own: Range<usize>,
     /// The Fortran entry points; empty without them.
     fortran: Range<usize>,
 }
 
-fn libraries() -> &'static Libraries {
-    static CODE: OnceLock<Libraries> = OnceLock::new();
+fn code_ranges() -> &'static CodeRanges {
+    static CODE: OnceLock<CodeRanges> = OnceLock::new();
     CODE.get_or_init(|| {
-        let mut code = Libraries::default();
+        let mut code = CodeRanges::default();
         // SAFETY: `find_code` has the required type, and `code` outlives the call.
         unsafe { libc::dl_iterate_phdr(Some(find_code), (&raw mut code).cast()) };
         code
@@ -104,9 +104,9 @@ fn libraries() -> &'static Libraries {
 unsafe extern "C" fn find_code(
     object: *mut libc::dl_phdr_info, _: usize, code: *mut c_void,
 ) -> c_int {
-    // SAFETY: the linker passes an object that is valid during the call; `libraries` passes a valid `code`.
+    // SAFETY: the linker passes an object that is valid during the call; `code_ranges` passes a valid `code`.
     unsafe {
-        let (object, code) = (&*object, &mut *code.cast::<Libraries>());
+        let (object, code) = (&*object, &mut *code.cast::<CodeRanges>());
         let segments = std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into());
         let is_fortran = !object.dlpi_name.is_null()
             && CStr::from_ptr(object.dlpi_name)
