@@ -1,4 +1,4 @@
-//! Output of results: a table for people, comma-separated values, JSON, and the columns of OSU and perftest.
+//! Output of results: a table for people, comma-separated values, JSON, and the columns of OSU, perftest and IMB.
 //!
 //! The table of a test is printed as soon as the test is measured. Measurements are therefore visible even if the run
 //! fails or its result cannot be written.
@@ -38,6 +38,8 @@ pub enum Style {
     Osu,
     /// perftest: us, MiB/s
     Perftest,
+    /// Intel MPI Benchmarks: us, MB/s of 10^6 bytes
+    Imb,
 }
 
 /// A table that grows with each case.
@@ -185,7 +187,7 @@ mod tests {
         let mut report = make_report();
         report.cases[1].bytes = 1;
         report.cases[1].samples = [1500.0; 3].into_iter().collect();
-        for style in [Style::Fastpath, Style::Osu, Style::Perftest] {
+        for style in [Style::Fastpath, Style::Osu, Style::Perftest, Style::Imb] {
             let mut printer = Printer::new(style, TableView::default());
             let mut lines: Vec<String> = report.cases.iter().flat_map(|c| printer.add(c)).collect();
             lines.extend(printer.finish());

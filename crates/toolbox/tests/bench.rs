@@ -270,6 +270,10 @@ fn styles__have_the_columns_of_other_tools_and_the_same_numbers() {
     let perftest = mpi.bench(&["latency", "--style", "perftest"]);
     let text = String::from_utf8_lossy(&perftest.stdout).into_owned();
     assert!(text.contains("t_typical[usec]") && text.contains("is the median"), "{text}");
+    let imb = mpi.bench(&["latency", "--style", "imb"]);
+    let text = String::from_utf8_lossy(&imb.stdout).into_owned();
+    assert!(text.contains("# Benchmarking PingPong"), "{text}");
+    assert!(text.contains("       #bytes #repetitions      t[usec]   Mbytes/sec"), "{text}");
 }
 
 #[test]

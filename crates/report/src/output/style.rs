@@ -1,4 +1,4 @@
-//! The columns of OSU's micro-benchmarks and of perftest, each below the name of its statistic.
+//! The columns of OSU's micro-benchmarks, perftest and the Intel MPI Benchmarks, each below the name of its statistic.
 
 use fastpath_base::tell::count;
 use std::collections::BTreeMap;
@@ -34,23 +34,7 @@ impl StyledTable {
         let mut text = String::new();
         if self.current.as_ref() != Some(&key) {
             self.current = Some(key);
-            let name = name_program(program, case);
-            text = format!(
-                "\n# {}{}: {}, {}, {}; {}\n# {tool} columns: {}; a sample is the mean over \
-                 {} operations\n{}\n",
-                case.test,
-                behind(", ", &case.variant),
-                case.operation,
-                case.of.text(),
-                count(case.ranks, "rank"),
-                name.map_or_else(
-                    || format!("{tool} has no counterpart of this test"),
-                    |n| format!("as {n}")
-                ),
-                columns.meaning,
-                case.timing.operations_per_sample,
-                table.head(),
-            );
+            text = write_head(self.style, tool, program, columns, case) + &table.head() + "\n";
         }
         if case.unit != "ns" {
             return text + "# no time: see the table of --style fastpath\n";
@@ -68,8 +52,40 @@ impl StyledTable {
                 ("perftest", "ib", ColumnSet::Bandwidth)
             }
             (Style::Perftest, _) => ("perftest", "ib", ColumnSet::Latency),
+            (Style::Imb, ColumnSet::Rate) => ("IMB", "imb", ColumnSet::Bandwidth),
+            (Style::Imb, _) if case.test == "barrier" => ("IMB", "imb", ColumnSet::Barrier),
+            (Style::Imb, set) => ("IMB", "imb", set),
             (_, set) => ("OSU", "osu", set),
         }
+    }
+}
+
+/// Formats the comments above a table.
+fn write_head(style: Style, tool: &str, program: &str, columns: &Columns, case: &Case) -> String {
+    let name = name_program(program, case);
+    let counterpart = match &name {
+        None => format!("{tool} has no counterpart of this test"),
+        Some(name) => format!("as {name}"),
+    };
+    let own = format!(
+        "# {}{}: {}, {}, {}; {counterpart}\n# {tool} columns: {}; a sample is the mean over \
+         {} operations\n",
+        case.test,
+        behind(", ", &case.variant),
+        case.operation,
+        case.of.text(),
+        count(case.ranks, "rank"),
+        columns.meaning,
+        case.timing.operations_per_sample,
+    );
+    match style {
+        // Readers of IMB's output find a table by these lines.
+        Style::Imb => {
+            let (name, line) = (name.unwrap_or_else(|| case.test.clone()), "-".repeat(51));
+            let ranks = case.ranks;
+            format!("\n{own}#{line}\n# Benchmarking {name} \n# #processes = {ranks} \n#{line}\n")
+        }
+        _ => format!("\n{own}"),
     }
 }
 
@@ -80,6 +96,8 @@ enum ColumnSet {
     Bandwidth,
     Rate,
     Collective,
+    /// A barrier in the layout of IMB, without a size.
+    Barrier,
 }
 
 impl ColumnSet {
@@ -103,12 +121,16 @@ struct Columns {
 /// Fills in the values of a cell template: times in microseconds, rates from the mean, a peak from the smallest sample.
 fn fill_cells(cells: &str, case: &Case, s: &Summary) -> String {
     let us = |ns: f64| format!("{:.3}", ns / 1e3);
+    let short = |ns: f64| format!("{:.2}", ns / 1e3);
     let megabytes = |ns| megabytes_per_s(case, ns).unwrap_or(0.0);
     let mebibytes = |ns| format!("{:.2}", megabytes(ns) * 1e6 / f64::from(1 << 20));
     let million = million_per_s(case, s.mean).unwrap_or(0.0);
     let values = values![
         bytes = case.bytes,
         operations = case.samples.count() * case.timing.operations_per_sample.max(1),
+        min2 = short(s.min),
+        max2 = short(s.max),
+        mean2 = short(s.mean),
         min = us(s.min),
         max = us(s.max),
         mean = us(s.mean),
@@ -118,9 +140,13 @@ fn fill_cells(cells: &str, case: &Case, s: &Summary) -> String {
         p99 = us(s.p99),
         p999 = us(s.p999),
         megabytes = format!("{:.2}", megabytes(s.mean)),
+        megabytes_p50 = format!("{:.2}", megabytes(s.median)),
+        megabytes_p90 = format!("{:.2}", megabytes(s.p90)),
+        megabytes_p99 = format!("{:.2}", megabytes(s.p99)),
         mebibytes = mebibytes(s.mean),
         mebibytes_peak = mebibytes(s.min),
         messages = format!("{:.2}", million * 1e6),
+        messages_whole = format!("{:.0}", million * 1e6),
         million_messages = format!("{million:.6}"),
     ];
     fill(cells, values)
@@ -146,7 +172,8 @@ fn name_program(tool: &str, case: &Case) -> Option<String> {
         named.tests.contains(&case.test) && is_of && named.variant.as_ref().is_none_or(has)
     };
     let named = NAMES[tool].iter().find(fits)?;
-    Some(format!("{tool}_{}", named.name.as_ref().unwrap_or(&case.test)))
+    let name = named.name.as_ref().unwrap_or(&case.test);
+    Some(if tool == "imb" { name.clone() } else { format!("{tool}_{name}") })
 }
 
 #[cfg(test)]
@@ -222,9 +249,43 @@ mod tests {
     }
 
     #[test]
+    fn osu_bandwidth__has_the_tail_of_the_slow_samples() {
+        let samples: Vec<f64> = (1..=100).map(|n| f64::from(n) * 100.0).collect();
+        let case =
+            Case { test: "bandwidth".into(), of: Quantity::Message, ..make_case(1000, &samples) };
+        let text = format(Style::Osu, &[case]);
+        assert!(text.contains("P50 Tail BW(MB/s) P90 Tail BW(MB/s) P99 Tail BW(MB/s)"), "{text}");
+        let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+        // 1000 B in 5000, 9000 and 9900 ns; the histogram rounds times.
+        for (found, expected) in last[2..].iter().zip([200.0, 111.11, 101.01]) {
+            let found: f64 = found.parse().unwrap();
+            assert!((found / expected - 1.0).abs() < 1e-3, "{text}");
+        }
+        assert_eq!(last.len(), 5, "{text}");
+    }
+
+    #[test]
+    fn imb__has_its_layout() {
+        let barrier =
+            Case { test: "barrier".into(), of: Quantity::Call, ..make_case(0, &[2000.0]) };
+        let text = format(Style::Imb, &[make_case(4096, &[2000.0, 3000.0]), barrier]);
+        let expected = "# Benchmarking PingPong \n# #processes = 2 \n#-";
+        assert!(text.contains(expected), "{text}");
+        assert!(
+            text.contains("\n       #bytes #repetitions      t[usec]   Mbytes/sec\n         4096"),
+            "{text}"
+        );
+        // 4096 B in 2500 ns.
+        let row = text.lines().find(|line| line.contains("4096")).unwrap();
+        assert!(row.ends_with("         2.50      1638.40"), "{text}");
+        let head = " #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]\n";
+        assert!(text.contains(head), "{text}");
+    }
+
+    #[test]
     fn every_style__prints_every_case_of_a_report() {
         let report = make_report();
-        for style in [Style::Osu, Style::Perftest] {
+        for style in [Style::Osu, Style::Perftest, Style::Imb] {
             let text = format(style, &report.cases);
             let numbers = text.lines().filter(|l| !l.contains('#') && !l.is_empty()).count();
             assert_eq!(numbers, report.cases.len(), "{text}");
