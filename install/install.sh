@@ -104,6 +104,10 @@ place 644 "$root/lib/pkgconfig/mpi-fort.pc"
 # The modules of pkg-config. Until there are some, the folder of mpif.h, because compilers warn of missing folders.
 [ -d "$root/lib/fastpath/fortran/default" ] || ln -sfn ../../../include "$root/lib/fastpath/fortran/default"
 
+# Converter of traces to OTF2. Not executable: its reader chooses a Python with the module otf2.
+cp "$here/trace_otf2.py" "$new"
+place 644 "$root/share/fastpath/trace_otf2.py"
+
 # Manual pages and shell completions.
 "$build/mpiexec" --generate "$share"
 "$build/fastpath" generate "$share"

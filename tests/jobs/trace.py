@@ -3,7 +3,23 @@ rejected."""
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
+
+from harness import packages
+
+# Prints the regions that each rank enters, as JSON.
+OTF2_READER = """
+import json, sys, otf2
+entered = {}
+with otf2.reader.open(sys.argv[1]) as trace:
+    for location, event in trace.events:
+        if isinstance(event, otf2.events.Enter):
+            values = {key.name: value for key, value in (event.attributes or {}).items()}
+            entered.setdefault(location.group.name, []).append([event.region.name, values])
+print(json.dumps(entered))
+"""
 
 
 def _trace(session, words, ranks=2, code=0, env=None, launcher=True):
@@ -142,3 +158,29 @@ def case_file_that_cannot_be_written(session):
     if outcome.code != 2 or f"FASTPATH_TRACE={path}" not in outcome.err:
         return "the file was not refused", outcome.text()
     return None
+
+
+def case_otf2(session):
+    """The converter to OTF2 keeps every interval and moment of every rank with its values; without OTF2's module it names
+    what to install."""
+    converter = os.path.join(session.prefix, "share", "fastpath", "trace_otf2.py")
+    path, folder = os.path.join(session.folder, "trace.json"), os.path.join(session.folder, "otf2")
+    outcome = session.mpirun(2, [session.binary("traced")], env={"FASTPATH_TRACE": path}).finish()
+    if problem := outcome.problem(quiet=False):
+        return problem, outcome.text()
+    with open(path, encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    names = {event["pid"]: event["args"]["name"] for event in events if event.get("name") == "process_name"}
+    wanted = {name: [[event["name"], event.get("args", {})] for event in events
+                     if event["pid"] == rank and event["ph"] in "Bi"] for rank, name in names.items()}
+    python = os.path.join(packages.python("otf2==3.2"), "bin", "python")
+    for words in ([converter, path, folder], ["-c", OTF2_READER, os.path.join(folder, "traces.otf2")]):
+        done = subprocess.run([python, *words], capture_output=True, text=True)
+        if done.returncode:
+            return "the converter or the reader failed", done.stderr
+    found = json.loads(done.stdout)
+    if found != wanted or not all(found.values()):
+        counts = {name: len(entered) for name, entered in found.items()}
+        return f"the regions differ: {counts} instead of {({name: len(entered) for name, entered in wanted.items()})}"
+    done = subprocess.run([sys.executable, "-I", "-S", converter, path, folder], capture_output=True, text=True)
+    return None if done.returncode == 1 and "python3-otf2" in done.stderr else ("the remedy is missing", done.stderr)
