@@ -205,7 +205,7 @@ vm-test-all: prefix
 test-suites: build
 	install/install.sh '$(BUILD)' '$(TARGET_DIR)/suites/prefix'
 	for suite in mpi4py osu graph500 netpipe hpcc fftw rsmpi lammps ior tileio petsc mpich-fortran mumps scalapack \
-	        nas 'hdf5 --fc gfortran' 'pnetcdf --fc gfortran'; do \
+	        nas profilers 'hdf5 --fc gfortran' 'pnetcdf --fc gfortran'; do \
 	    tests/suites/$$suite --prefix '$(TARGET_DIR)/suites/prefix' $(SUITES) || exit 1; \
 	done
 	for suite in mpi4py 'osu --quick $(OSU_NEW)' 'graph500 --quick --ranks 2' 'petsc --quick'; do \
