@@ -3,8 +3,9 @@
 import json
 import os
 import re
+import subprocess
 
-from harness import program
+from harness import packages, program
 from harness.program import Program
 
 SENDS, STARTS, THREADS, ROUNDS = 7, 5, 4, 250
@@ -172,4 +173,19 @@ def case_without_launcher(session):
     problem = outcome.problem(quiet=False)
     if not problem and not re.search(r"^MPI_Allreduce +1 .* 20$", outcome.err, re.MULTILINE):
         problem = "the profile is missing"
+    return problem and (problem, outcome.text())
+
+
+def case_other_mpi(session):
+    """A program of another MPI, whose ABI differs, runs as without a profile."""
+    folder = packages.wheel("mpich")
+    binary = os.path.join(session.folder, "profile_counts")
+    words = [os.path.join(folder, "bin", "mpicc"), *program.FLAGS, "-o", binary, program.source("profile_counts")]
+    subprocess.run(words, check=True, capture_output=True)
+    env = {"FASTPATH_PROFILE": "1", "LD_PRELOAD": os.path.join(session.prefix, "lib", "libfastpath_profile.so")}
+    launcher = os.path.join(folder, "bin", "mpiexec")
+    outcome = session.start([launcher, "-n", "2", binary, "counts", os.path.join(session.folder, "data")], env=env).finish()
+    problem = outcome.problem(quiet=False)
+    if not problem and "uses an MPI without the standard ABI" not in outcome.err:
+        problem = "the reason is missing"
     return problem and (problem, outcome.text())

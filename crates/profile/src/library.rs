@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use fastpath_base::sync::{StaticOrdering as Ordering, StaticPtr};
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
@@ -64,6 +64,7 @@ impl MeasuredFunction {
 /// The MPI library of the process.
 #[derive(Debug)]
 struct MpiLibrary {
+    /// Handle for `dlsym`; null, which stands for the global scope, if there is no MPI library.
     handle: *mut c_void,
     has_abi: bool,
 }
@@ -73,45 +74,68 @@ unsafe impl Send for MpiLibrary {}
 // SAFETY: see `Send`.
 unsafe impl Sync for MpiLibrary {}
 
+/// Part of the file names of MPI libraries with the standard ABI (MPI 5.0, section 20.1).
+const ABI_NAME: &[u8] = b"/libmpi_abi.so";
+
 /// Finds the MPI library: the first loaded object that defines `PMPI_Init`. The search covers objects that a module of
 /// Python has loaded for itself, which `RTLD_NEXT` does not see.
 fn library() -> &'static MpiLibrary {
     static LIBRARY: OnceLock<MpiLibrary> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let mut handle: *mut c_void = null_mut();
-        // SAFETY: `find_library` has the required type, and `handle` outlives the call.
-        unsafe { libc::dl_iterate_phdr(Some(find_library), (&raw mut handle).cast()) };
-        // SAFETY: the handle is that of a loaded object, or null, which stands for the global scope.
-        let has_abi = unsafe { !libc::dlsym(handle, c"PMPI_Abi_get_version".as_ptr()).is_null() };
-        MpiLibrary { handle, has_abi: has_abi && !handle.is_null() }
+        let mut objects: Vec<LoadedObject> = Vec::new();
+        // SAFETY: `list_object` has the required type, and `objects` outlives the call.
+        unsafe { libc::dl_iterate_phdr(Some(list_object), (&raw mut objects).cast()) };
+        // The linker's lock is free here, which `dlopen` takes.
+        let found = objects.into_iter().find_map(LoadedObject::open_mpi);
+        found.unwrap_or(MpiLibrary { handle: null_mut(), has_abi: false })
     })
 }
 
-unsafe extern "C" fn find_library(
-    object: *mut libc::dl_phdr_info, _: usize, found: *mut c_void,
+/// A shared object of the process.
+#[derive(Debug)]
+struct LoadedObject {
+    name: CString,
+    base: usize,
+}
+
+unsafe extern "C" fn list_object(
+    object: *mut libc::dl_phdr_info, _: usize, objects: *mut c_void,
 ) -> c_int {
-    // SAFETY: the linker passes an object with a name; `library` passes a variable.
+    // SAFETY: the linker passes an object that is valid during the call; `library` passes a list.
     unsafe {
-        let name = (*object).dlpi_name;
-        if name.is_null() || *name == 0 {
-            return 0;
+        let (object, objects) = (&*object, &mut *objects.cast::<Vec<LoadedObject>>());
+        // The program itself has no name.
+        if !object.dlpi_name.is_null() && *object.dlpi_name != 0 {
+            let name = CStr::from_ptr(object.dlpi_name).to_owned();
+            objects.push(LoadedObject { name, base: object.dlpi_addr as usize });
         }
-        let handle = libc::dlopen(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        if handle.is_null() {
-            return 0;
+    }
+    0
+}
+
+impl LoadedObject {
+    /// Returns the library if this object defines `PMPI_Init`.
+    fn open_mpi(self) -> Option<MpiLibrary> {
+        // SAFETY: name and symbol end in a NUL. Zeros are a valid `Dl_info`, which `dladdr` fills if it finds the
+        // address.
+        unsafe {
+            let handle = libc::dlopen(self.name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if handle.is_null() {
+                return None;
+            }
+            let function = libc::dlsym(handle, c"PMPI_Init".as_ptr());
+            let mut place = std::mem::zeroed::<libc::Dl_info>();
+            // `dlsym` also finds functions of objects that this one needs.
+            if function.is_null()
+                || libc::dladdr(function, &mut place) == 0
+                || place.dli_fbase.addr() != self.base
+            {
+                libc::dlclose(handle);
+                return None;
+            }
+            let mut parts = self.name.to_bytes().windows(ABI_NAME.len());
+            Some(MpiLibrary { handle, has_abi: parts.any(|part| part == ABI_NAME) })
         }
-        let function = libc::dlsym(handle, c"PMPI_Init".as_ptr());
-        let mut place = std::mem::zeroed::<libc::Dl_info>();
-        // `dlsym` also finds functions of objects that this one needs.
-        if !function.is_null()
-            && libc::dladdr(function, &mut place) != 0
-            && place.dli_fbase.addr() == (*object).dlpi_addr as usize
-        {
-            found.cast::<*mut c_void>().write(handle);
-            return 1;
-        }
-        libc::dlclose(handle);
-        0
     }
 }
 
