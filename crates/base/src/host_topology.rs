@@ -3,24 +3,40 @@
 mod domains;
 mod file;
 mod groups;
+mod lines;
 
 pub use domains::{DomainLevel, HostTopology, ProcessorDomains, RankDomains, TopologySource};
 pub use file::TopologyFileError;
 pub use groups::{Partition, RankGroups};
+pub use lines::LineTimes;
 
 use crate::config::{Config, Key};
-use crate::topology::Core;
+use crate::stored::{self, Machine, TuningSource};
+use crate::topology::{Core, CpuSet};
 use std::path::PathBuf;
 
+/// Reads the L3 caches that `fastpath tune lines` has found on this machine. `None` if they were not measured.
+fn read_measured(source: &TuningSource) -> Option<Vec<CpuSet>> {
+    let path = source.lines_path(&Machine::current())?;
+    lines::parse_caches(&stored::read_long_file(&path).ok()?)
+}
+
 impl HostTopology {
-    /// Returns the topology in use: that of the file of `FASTPATH_TOPOLOGY` if set, otherwise that of the kernel's
-    /// `cores` ([`list_cores`](crate::topology::list_cores)).
+    /// Returns the topology in use: that of the file of `FASTPATH_TOPOLOGY` if set, otherwise that of the kernel, with
+    /// measured L3 caches (`fastpath tune lines`) where the kernel reports at most one for a socket. `cores` are the
+    /// kernel's ([`list_cores`](crate::topology::list_cores)).
     ///
     /// # Errors
     /// The file cannot be read, or a line of it is malformed.
     pub fn current(config: &Config, cores: &[Core]) -> Result<HostTopology, TopologyFileError> {
         match config.text(Key::Topology) {
-            "" => Ok(HostTopology::of_kernel(cores)),
+            "" => {
+                let kernel = HostTopology::of_kernel(cores);
+                let measured =
+                    kernel.may_hide_caches().then(|| read_measured(&TuningSource::of(config)));
+                let measured = measured.flatten();
+                Ok(measured.and_then(|caches| kernel.with_caches(&caches)).unwrap_or(kernel))
+            }
             path => file::read(PathBuf::from(path)),
         }
     }
@@ -121,5 +137,41 @@ mod tests {
         let only = allowed.iter().next().unwrap();
         let domains = topology.place_rank(0, &CpuSet::from_iter([only]), true);
         assert!(DomainLevel::ALL.iter().all(|&level| domains.domain(level).is_some()));
+    }
+
+    #[test]
+    fn measured_caches__divide_the_sockets() {
+        let text = "cpus:0-2\ncore:3 cpus:3,9\nsocket:1 l3:1 cpus:4-7\n";
+        let kernel = HostTopology::parse(text).unwrap();
+        assert!(kernel.may_hide_caches());
+        let sets = ["0-1", "2-3", "4-7"].map(|list| CpuSet::parse(list).unwrap());
+        let found = kernel.with_caches(&sets).unwrap();
+        assert_eq!(found.source(), &TopologySource::Measured);
+        assert!(!found.may_hide_caches());
+        let caches = found.list_domains(DomainLevel::L3);
+        let caches: Vec<String> = caches.iter().map(|(_, set)| set.to_string()).collect();
+        assert_eq!(caches, ["0-1", "2-3,9", "4-7"]);
+        let sockets = |t: &HostTopology| t.list_domains(DomainLevel::Socket);
+        assert_eq!(sockets(&found), sockets(&kernel));
+        // A cache cannot reach over sockets, and every core must have one.
+        let whole = kernel.with_caches(&[CpuSet::parse("0-7").unwrap()]).unwrap();
+        assert_eq!(whole.list_domains(DomainLevel::L3).len(), 2);
+        assert_eq!(kernel.with_caches(&sets[..2]), None);
+    }
+
+    #[test]
+    fn measured_caches__are_read_from_the_cache_directory() {
+        let folder = std::env::temp_dir().join(format!("fastpath-lines-{}", std::process::id()));
+        let source = TuningSource::Cache(folder.clone());
+        let path = source.lines_path(&Machine::current()).unwrap();
+        let times = |[a, b]: [usize; 2]| Ok::<f64, ()>(if a / 2 == b / 2 { 25.0 } else { 90.0 });
+        let times = LineTimes::collect((0..4).collect(), times).unwrap();
+        stored::write_file(&path, &times.to_text(&Machine::current())).unwrap();
+        let found = read_measured(&source).unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+        assert_eq!(found, times.find_caches());
+        assert_eq!(found.len(), 2);
+        assert_eq!(read_measured(&source), None);
+        assert_eq!(read_measured(&TuningSource::Off), None);
     }
 }

@@ -28,8 +28,8 @@ impl Machine {
         Machine { processor: find_processor(&cpuinfo), kernel: one_line(&kernel) }
     }
 
-    fn file_name(&self) -> String {
-        safe_name(&format!("tuning-{}-{}", self.processor, self.kernel))
+    fn file_name(&self, subject: &str) -> String {
+        safe_name(&format!("{subject}-{}-{}", self.processor, self.kernel))
     }
 }
 
@@ -98,11 +98,20 @@ impl TuningSource {
         }
     }
 
+    /// Returns the path of the file of line times (`fastpath tune lines`) in the cache directory; `None` if constants
+    /// are not read from there.
+    pub fn lines_path(&self, machine: &Machine) -> Option<PathBuf> {
+        match self {
+            TuningSource::Cache(folder) => Some(folder.join(machine.file_name("lines"))),
+            _ => None,
+        }
+    }
+
     /// Returns the path of the file; `None` without a file.
     pub fn path(&self, machine: &Machine) -> Option<PathBuf> {
         match self {
             TuningSource::Named(path) => Some(path.clone()),
-            TuningSource::Cache(folder) => Some(folder.join(machine.file_name())),
+            TuningSource::Cache(folder) => Some(folder.join(machine.file_name("tuning"))),
             TuningSource::Off | TuningSource::Homeless => None,
         }
     }
@@ -209,7 +218,7 @@ mod tests {
     fn file_name__is_safe_whatever_the_machine_says() {
         let odd =
             Machine { processor: "../../etc\n/A (R)  B".to_owned(), kernel: "x".repeat(1000) };
-        let name = odd.file_name();
+        let name = odd.file_name("tuning");
         assert!(name.starts_with("tuning-..-..-etc-A-R-B-xxx"), "{name}");
         assert!(name.len() <= 200 && !name.contains('/'));
     }

@@ -2,6 +2,7 @@
 //! the conditions of the measurement. On a busy machine it stores nothing, unless the user allows it.
 
 pub mod inline;
+pub mod lines;
 mod show;
 
 use std::io;
@@ -51,6 +52,8 @@ pub struct TuneOptions {
 pub enum OtherTune {
     /// Largest payload that an RDMA adapter should get inline, inside the descriptor
     Inline(inline::InlineOptions),
+    /// Cores that share an L3 cache, by the time of a cache line between each two cores
+    Lines(lines::LinesOptions),
 }
 
 /// Longest plausible one-way time of a cache line between two processors, in nanoseconds. A longer time means that the
@@ -76,8 +79,10 @@ const STREAM_SIZES: [usize; 2] = [64 << 10, 256 << 10];
 /// # Errors
 /// The settings are invalid, the host or its processors cannot be used, or nothing can be written.
 pub fn run(options: &TuneOptions) -> Result<()> {
-    if let Some(OtherTune::Inline(options)) = &options.other {
-        return inline::run(options);
+    match &options.other {
+        Some(OtherTune::Inline(options)) => return inline::run(options),
+        Some(OtherTune::Lines(options)) => return lines::run(options),
+        None => {}
     }
     let config = Config::from_env()?;
     let path = find_path(&config)?;

@@ -95,11 +95,12 @@ pub fn collect() -> InfoReport {
     };
     let protocols = report_protocols(&config, inside, &transports);
     warnings.extend(protocols.1);
+    let machine = machine::describe(&config, &mut warnings);
     InfoReport {
         version: find_version(),
         configuration,
         warnings,
-        machine: machine::describe(),
+        machine,
         protocols: protocols.0,
         tuning: TuningFacts::find(&config),
         transports,

@@ -5,6 +5,7 @@
 use crate::args::{Bind, Placement};
 use crate::claims::{ClaimedPlaces, OtherClaims, Pick};
 use crate::placing::{NodeProcessors, Placed, group_units, number, place_on};
+use fastpath_base::host_topology::RankDomains;
 use fastpath_base::topology::{Core, CpuSet, Level};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -160,7 +161,10 @@ fn pick_units(
     Ok(placed)
 }
 
-pub fn describe_plan(plan: &BindingPlan, ranks: usize, machine: &NodeProcessors) -> String {
+/// Describes the binding of each rank. `places` has the hardware in which each rank runs.
+pub fn describe_plan(
+    plan: &BindingPlan, ranks: usize, machine: &NodeProcessors, places: &[RankDomains],
+) -> String {
     let mut text = String::new();
     for rank in 0..ranks {
         let line = match plan.sets.get(rank) {
@@ -174,7 +178,9 @@ pub fn describe_plan(plan: &BindingPlan, ranks: usize, machine: &NodeProcessors)
                 format!("rank {rank} is not bound, and may use processors {all}: {}", plan.reason)
             }
         };
-        let _ = writeln!(text, "mpiexec: {line}");
+        let place = places.get(rank).map(ToString::to_string).filter(|place| !place.is_empty());
+        let place = place.map_or_else(String::new, |place| format!("; hardware: {place}"));
+        let _ = writeln!(text, "mpiexec: {line}{place}");
     }
     text
 }
@@ -322,11 +328,16 @@ mod tests {
     #[test]
     fn report__names_every_rank() {
         let m = machine(2, 2, 1);
-        let text = describe_plan(&plan(Bind::Auto, 3, &m), 3, &m);
+        let place = RankDomains::from([2, 0, 1, 1]);
+        let places = [RankDomains::UNKNOWN, RankDomains::UNKNOWN, place];
+        let text = describe_plan(&plan(Bind::Auto, 3, &m), 3, &m, &places);
         assert_eq!(text.lines().count(), 3);
-        assert!(text.contains("rank 2 is bound to processor 2 (1 core, NUMA node 1)"), "{text}");
+        let last = "rank 2 is bound to processor 2 (1 core, NUMA node 1); hardware: core 2, L3 cache 0, \
+                    NUMA node 1, socket 1";
+        assert!(text.trim_end().ends_with(last), "{text}");
+        assert_eq!(text.matches("hardware").count(), 1);
         assert!(
-            describe_plan(&plan(Bind::None, 1, &m), 1, &m)
+            describe_plan(&plan(Bind::None, 1, &m), 1, &m, &[])
                 .contains("is not bound, and may use processors 0-3")
         );
     }

@@ -25,7 +25,7 @@ use crate::start::{NewRank, PreparedProgram, RankStarter, Refusal, StartContext}
 use crate::tools::Programs;
 use crate::watch::{JobWatch, Rounds};
 use fastpath_base::config::{Config, Key, shorten};
-use fastpath_base::host_topology::HostTopology;
+use fastpath_base::host_topology::{HostTopology, RankDomains};
 use fastpath_base::refusal::{describe_call, read_limit};
 use fastpath_base::sync::Ordering;
 use fastpath_base::tell;
@@ -135,7 +135,10 @@ fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
     let machine = read_machine();
     let plan = plan_for(spec, local.len(), &machine);
     let host: &str = Box::leak(topology::host_name().into_boxed_str());
-    let shown = describe_start(spec, apps, &plan, host, &machine);
+    let topology = HostTopology::current(&own_config(spec), &machine.cores);
+    let topology = topology.map_err(|e| (2, e.to_string()))?;
+    let places = place_ranks(local.len(), &plan, &machine, &topology);
+    let shown = describe_start(spec, apps, &plan, host, &machine, &places);
     if spec.only_show {
         tell::lines(&shown);
         return Ok(StartOutcome::Shown);
@@ -143,10 +146,12 @@ fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
     let mut outputs = Outputs::new(&spec.output, host, app_of.len(), SINKS);
     let opened = outputs.open_files(0..app_of.len(), |rank| local.contains(&rank));
     opened.map_err(|text| (2, text))?;
-    let topology = HostTopology::current(&own_config(spec), &machine.cores);
-    let topology = topology.map_err(|e| (2, e.to_string()))?;
     let (segment, keep) = make_segment(spec, app_of, &machine, &plan, need, agent.as_ref())?;
-    place_ranks(segment, &plan, &machine, &topology);
+    for (rank, &place) in segment.node_ranks().zip(&places) {
+        if let Some(page) = segment.page(rank) {
+            page.set_domains(place);
+        }
+    }
     let poller = Poller::new(signals.mask()).map_err(|e| (1, describe_call("ppoll", &e)))?;
     let spared = list_children();
     adopt_orphans();
@@ -197,7 +202,7 @@ fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
 
 fn describe_start(
     spec: &JobSpec, apps: &[PreparedProgram], plan: &BindingPlan, host: &str,
-    machine: &NodeProcessors,
+    machine: &NodeProcessors, places: &[RankDomains],
 ) -> String {
     let mut text = String::new();
     if let Some(warning) = &plan.warning {
@@ -209,7 +214,7 @@ fn describe_start(
     }
     if spec.show_map || spec.report_bindings {
         let ranks = spec.apps.iter().map(|a| a.ranks).sum();
-        text += &describe_plan(plan, ranks, machine);
+        text += &describe_plan(plan, ranks, machine, places);
     }
     text
 }
@@ -344,18 +349,16 @@ fn make_segment(
     Ok((segment, keep))
 }
 
-/// Records the core, caches, NUMA node and socket of each rank of this host.
+/// Returns the core, L3 cache, NUMA node and socket of each of the `ranks` ranks of this host.
 fn place_ranks(
-    segment: &Segment, plan: &BindingPlan, machine: &NodeProcessors, topology: &HostTopology,
-) {
+    ranks: usize, plan: &BindingPlan, machine: &NodeProcessors, topology: &HostTopology,
+) -> Vec<RankDomains> {
     let all: CpuSet = machine.cores.iter().flat_map(|core| core.threads.iter().copied()).collect();
-    for (index, rank) in segment.node_ranks().enumerate() {
-        if let Some(page) = segment.page(rank) {
-            let bound = plan.sets.get(index);
-            let place = topology.place_rank(index, bound.unwrap_or(&all), bound.is_some());
-            page.set_domains(place);
-        }
-    }
+    let place = |index| {
+        let bound = plan.sets.get(index);
+        topology.place_rank(index, bound.unwrap_or(&all), bound.is_some())
+    };
+    (0..ranks).map(place).collect()
 }
 
 fn name_program(app: &App) -> String {

@@ -148,6 +148,10 @@ const EXAMPLES: &[Examples] = &[
         "tune inline",
         &[("fastpath tune inline --device mlx5_0 --dry-run", "best inline size of an adapter")],
     ),
+    (
+        "tune lines",
+        &[("fastpath tune lines --matrix --dry-run", "times between all cores; store nothing")],
+    ),
 ];
 
 /// Adds each command's examples to the help of that command.

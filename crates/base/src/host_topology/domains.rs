@@ -1,7 +1,7 @@
 //! Processors of a host by core, L3 cache, NUMA node and socket, and where its ranks run.
 
 use crate::topology::{Core, CpuSet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Kind of hardware that several processors share, from the smallest to the largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,11 +21,6 @@ impl DomainLevel {
     /// All levels, from the smallest to the largest.
     pub const ALL: [DomainLevel; 4] =
         [DomainLevel::Core, DomainLevel::L3, DomainLevel::Numa, DomainLevel::Socket];
-
-    /// Returns the word of `FASTPATH_TOPOLOGY` files and of reports.
-    pub fn name(self) -> &'static str {
-        ["core", "l3", "numa", "socket"][self as usize]
-    }
 }
 
 /// Domains of one processor: numbers of its core, L3 cache, NUMA node and socket, unique in the host for each level.
@@ -55,6 +50,19 @@ impl RankDomains {
     }
 }
 
+impl std::fmt::Display for RankDomains {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut separator = "";
+        for (kind, domain) in ["core", "L3 cache", "NUMA node", "socket"].iter().zip(self.0) {
+            if let Some(domain) = domain {
+                write!(f, "{separator}{kind} {domain}")?;
+                separator = ", ";
+            }
+        }
+        Ok(())
+    }
+}
+
 impl From<ProcessorDomains> for RankDomains {
     fn from(domains: ProcessorDomains) -> RankDomains {
         RankDomains(domains.map(Some))
@@ -66,6 +74,8 @@ impl From<ProcessorDomains> for RankDomains {
 pub enum TopologySource {
     /// The kernel.
     Kernel,
+    /// The kernel, with L3 caches found by the measured times of cache lines.
+    Measured,
     /// A file of `FASTPATH_TOPOLOGY` with the processors of this host.
     File,
     /// A file of `FASTPATH_TOPOLOGY` with a number of processors. The ranks are placed on that machine, whatever the
@@ -96,6 +106,44 @@ impl HostTopology {
             processors.extend(found.threads.iter().map(|&cpu| (cpu, domains)));
         }
         HostTopology { processors, source: TopologySource::Kernel }
+    }
+
+    /// Returns whether no socket has more than one L3 cache, as on a virtual machine that hides caches.
+    pub(super) fn may_hide_caches(&self) -> bool {
+        let count = |level: DomainLevel| {
+            let domains = self.processors.values().map(|domains| domains[level as usize]);
+            domains.collect::<BTreeSet<u32>>().len()
+        };
+        count(DomainLevel::L3) == count(DomainLevel::Socket)
+    }
+
+    /// Returns this topology with other L3 caches: the sets of processors `caches`, within each socket. A processor in
+    /// no set has the cache of its core's other processors. `None` if a core is in no set.
+    pub(super) fn with_caches(&self, caches: &[CpuSet]) -> Option<HostTopology> {
+        let mut of_core = BTreeMap::new();
+        for (&cpu, &[core, ..]) in &self.processors {
+            if let Some(cache) = caches.iter().position(|set| set.contains(cpu)) {
+                of_core.entry(core).or_insert(cache);
+            }
+        }
+        let mut numbers = BTreeMap::new();
+        let mut processors = self.processors.clone();
+        for domains in processors.values_mut() {
+            let cache = *of_core.get(&domains[DomainLevel::Core as usize])?;
+            let next = numbers.len() as u32;
+            let key = (domains[DomainLevel::Socket as usize], cache);
+            domains[DomainLevel::L3 as usize] = *numbers.entry(key).or_insert(next);
+        }
+        Some(HostTopology { processors, source: TopologySource::Measured })
+    }
+
+    /// Returns the processors of each domain of `level`, in the order of the domains' numbers.
+    pub fn list_domains(&self, level: DomainLevel) -> Vec<(u32, CpuSet)> {
+        let mut sets: BTreeMap<u32, CpuSet> = BTreeMap::new();
+        for (&cpu, domains) in &self.processors {
+            sets.entry(domains[level as usize]).or_default().insert(cpu);
+        }
+        sets.into_iter().collect()
     }
 
     /// Returns where the topology was read.

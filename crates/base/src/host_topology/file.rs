@@ -29,7 +29,7 @@ pub struct TopologyFileError {
     pub path: Option<PathBuf>,
     /// Number of the malformed line, from 1; `None` if the error concerns the whole file.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// Description of the error.
     pub reason: String,
 }
 
