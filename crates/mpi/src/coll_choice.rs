@@ -32,6 +32,7 @@ mod asked;
 pub(crate) mod hosts;
 mod kept;
 pub(crate) mod line_plan;
+mod line_tree;
 pub(crate) mod nodes;
 pub(crate) mod tree;
 

@@ -18,10 +18,13 @@ use super::local::Reduction;
 use super::scratch::Scratch;
 use super::shared::SharedBuffers;
 use super::vector::Vector;
-use crate::coll_choice::line_plan::{LinePlan, MAX_ROUNDS, MAX_VALUES, Readers, STEP_BYTES};
+use crate::coll_choice::line_plan::{
+    LinePlan, MAX_ROUNDS, MAX_VALUES, Readers, STEP_BYTES, TREE_STEPS,
+};
 use crate::coll_choice::tree::Branch;
 use crate::common::consts::MPI_ERR_INTERN;
 use crate::common::error::{Error, Result};
+use crate::objects::shared_lines::LINE_BYTES;
 use fastpath_base::copy::copy;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -57,6 +60,12 @@ pub trait Lines {
         &self, from: &[u32], step: u32, bytes: impl Fn(usize) -> usize,
         take: impl FnMut(usize, *const u8),
     ) -> impl Future<Output = Result>;
+
+    /// Records that this member has data of all members in this call, so that all have ended earlier calls.
+    fn note_all_began(&self);
+
+    /// Prepares the lines of the next broadcast. A member that others wait for calls this after it has published.
+    fn look_ahead(&self);
 }
 
 /// Lines of a fabric that has none.
@@ -86,6 +95,14 @@ impl Lines for NoLines {
     ) -> Result {
         match *self {}
     }
+
+    fn note_all_began(&self) {
+        match *self {}
+    }
+
+    fn look_ahead(&self) {
+        match *self {}
+    }
 }
 
 /// Barrier: an exchange without data.
@@ -95,6 +112,7 @@ pub(super) async fn barrier<L: Lines>(lines: &L) -> Result {
         unsafe { lines.publish(step, 0, |_| {}, Readers::AnyOrder(step)).await? };
         lines.collect(&round.partners, step, |_| 0, |_, _| {}).await?;
     }
+    lines.note_all_began();
     Ok(())
 }
 
@@ -171,23 +189,35 @@ fn no_lines() -> Error {
 pub(super) async unsafe fn bcast<L: Lines>(lines: &L, data: Vector<'_>, root: u32) -> Result {
     let bytes = data.bytes() as usize;
     let branching = lines.plan().branching(root);
+    // Longer data is stored only once, for all children.
+    let is_inline = bytes <= LINE_BYTES;
     let source = Cell::new(std::ptr::null());
     if let Some(parent) = branching.parent {
-        lines.collect(&[parent], 0, |_| bytes, |_, at| source.set(at)).await?;
+        let step = if is_inline { branching.step } else { 0 };
+        lines.collect(&[parent], step, |_| bytes, |_, at| source.set(at)).await?;
     }
     let source = source.get();
     // SAFETY: VECTORS; the source stays valid until the call ends.
     unsafe {
-        if !branching.children.is_empty() {
-            let fill = |to: *mut u8| match branching.parent {
-                None => data.pack(to),
-                Some(_) => std::ptr::copy_nonoverlapping(source, to, bytes),
-            };
+        let fill = |to: *mut u8| match branching.parent {
+            None => data.pack(to),
+            Some(_) => std::ptr::copy_nonoverlapping(source, to, bytes),
+        };
+        if is_inline {
+            for step in 0..TREE_STEPS as u32 {
+                if !branching.children_of(step).is_empty() {
+                    lines.publish(step, bytes, fill, Readers::ChildrenOf(root, step)).await?;
+                }
+            }
+        } else if !branching.children.is_empty() {
             lines.publish(0, bytes, fill, Readers::Children(root)).await?;
         }
         if branching.parent.is_some() {
             data.unpack(source);
         }
+    }
+    if is_inline && !branching.children.is_empty() {
+        lines.look_ahead();
     }
     Ok(())
 }
@@ -207,6 +237,7 @@ pub(super) async fn exchange_words<const WORDS: usize, L: Lines>(
         let read = |at: *const u8| unsafe { at.cast::<[u64; WORDS]>().read_unaligned() };
         lines.collect(&round.partners, step, |_| bytes, |_, at| combine(words, read(at))).await?;
     }
+    lines.note_all_began();
     Ok(())
 }
 
@@ -232,6 +263,7 @@ pub(super) async unsafe fn allgather<L: Lines>(lines: &L, all: *mut u8, bytes: u
             lines.collect(&round.partners, step, |_| held, take).await?;
         }
     }
+    lines.note_all_began();
     Ok(())
 }
 
@@ -256,8 +288,10 @@ pub(super) async unsafe fn allreduce<'a, F: Fabric, L: Lines>(
         match red.has_free_order() {
             true => allreduce_in_any_order(lines, red, operand, result).await,
             false => allreduce_in_order(f, lines, red, operand, result).await,
-        }
+        }?;
     }
+    lines.note_all_began();
+    Ok(())
 }
 
 /// Safety: see [`allreduce`].

@@ -6,6 +6,8 @@
 #![allow(unsafe_code)]
 
 pub(super) mod clock;
+pub(super) mod lines;
+pub(super) mod machine;
 
 use super::choose::JobProcessors;
 use super::choose::NodeMap;

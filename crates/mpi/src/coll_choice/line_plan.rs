@@ -1,14 +1,17 @@
 //! Schedule of the collective calls that use shared lines: which ranks read the lines of which others. Pure.
 //!
 //! In an exchange of several rounds, each rank reads the lines of a few partners, in the same L3 first, then in the
-//! same socket, then in other sockets. After the last round each rank has the data of all. In a broadcast, each rank
-//! reads the line of one parent: the root, the leader of its socket, or the leader of its L3.
+//! same socket, then in other sockets. After the last round each rank has the data of all. Broadcasts follow a tree
+//! (`line_tree`).
 //!
 //! The number of partners in each round minimizes the time in a model of cache lines: the first line of a round takes
 //! the latency between the two processors, each further line [`LineCosts::next_ns`].
 //!
 //! References: Ramos and Hoefler, Modeling Communication in Cache-coherent SMP Systems (2013), for the model.
 
+pub(crate) use super::line_tree::{CachePlace, LineCosts, TREE_STEPS};
+
+use super::line_tree::{Branching, TreePlaces};
 use super::tree::{Actors, Branch, branches, count};
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -23,32 +26,6 @@ pub(crate) const MAX_RADIX: u32 = 64;
 pub(crate) const MAX_ROUNDS: usize = 8;
 /// Largest number of values that the members of a round hold before it, in an exchange along the tree of a reduction.
 pub(crate) const MAX_VALUES: usize = MAX_RADIX as usize;
-
-/// Numbers of the L3 domain and of the socket of a rank's processor. L3 numbers are unique on the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) struct CachePlace {
-    pub(crate) socket: u32,
-    pub(crate) l3: u32,
-}
-
-/// Times of a cache line, in nanoseconds.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LineCosts {
-    /// Time from a store until a reader in the same L3 sees it.
-    pub(crate) same_l3_ns: f64,
-    /// Time until a reader in another L3 of the socket sees it.
-    pub(crate) same_socket_ns: f64,
-    /// Time until a reader in another socket sees it.
-    pub(crate) other_socket_ns: f64,
-    /// Additional time for each further line that a rank reads at the same time.
-    pub(crate) next_ns: f64,
-}
-
-impl LineCosts {
-    /// Usual costs of server processors (AMD EPYC 9004, Intel Xeon 8300).
-    pub(crate) const USUAL: LineCosts =
-        LineCosts { same_l3_ns: 35.0, same_socket_ns: 90.0, other_socket_ns: 170.0, next_ns: 24.0 };
-}
 
 /// One round of an exchange, as one rank sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,20 +61,11 @@ impl Round {
     }
 }
 
-/// Parent and children of one rank in a broadcast.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Branching {
-    /// Rank whose line this rank reads; `None` at the root.
-    pub(crate) parent: Option<u32>,
-    /// Ranks that read this rank's line.
-    pub(crate) children: Box<[u32]>,
-}
-
 /// Schedule of one rank.
 #[derive(Debug)]
 pub struct LinePlan {
     rank: u32,
-    places: Box<[CachePlace]>,
+    tree: TreePlaces,
     /// Rounds of exchanges of which the order does not matter.
     any_order: Box<[Round]>,
     /// Rounds in which every set of ranks is consecutive.
@@ -116,6 +84,8 @@ pub enum Readers {
     InOrder(u32),
     /// Children in the broadcast from a root.
     Children(u32),
+    /// Children that read one line in the broadcast from a root: root, index of the line.
+    ChildrenOf(u32, u32),
 }
 
 impl LinePlan {
@@ -146,7 +116,7 @@ impl LinePlan {
         }
         Some(LinePlan {
             rank,
-            places: places.into(),
+            tree: TreePlaces::new(places, costs),
             any_order: rounds(rank, &order, &any_order),
             in_order: rounds(rank, &by_rank, &in_order),
             most_values,
@@ -168,7 +138,7 @@ impl LinePlan {
     }
 
     pub(crate) fn ranks(&self) -> u32 {
-        self.places.len() as u32
+        self.trees.len() as u32
     }
 
     pub(crate) fn any_order(&self) -> &[Round] {
@@ -181,61 +151,19 @@ impl LinePlan {
 
     /// Returns this rank's place in the broadcast from `root`.
     pub(crate) fn branching(&self, root: u32) -> &Branching {
-        self.trees[root as usize].get_or_init(|| {
-            let ranks = 0..self.ranks();
-            let leaders = Leaders::new(&self.places, root);
-            let parent = |rank| leaders.parent(&self.places, root, rank);
-            Branching {
-                parent: parent(self.rank),
-                children: ranks.filter(|&rank| parent(rank) == Some(self.rank)).collect(),
-            }
-        })
+        self.trees[root as usize].get_or_init(|| self.tree.branching(self.rank, root))
     }
 
     /// Calls `visit` for each of the readers.
     #[inline]
     pub(crate) fn each_reader(&self, readers: Readers, mut visit: impl FnMut(u32)) {
         let ranks = match readers {
-            Readers::AnyOrder(round) => &self.any_order[round as usize].partners,
+            Readers::AnyOrder(round) => &*self.any_order[round as usize].partners,
             Readers::InOrder(round) => &self.in_order[round as usize].partners,
             Readers::Children(root) => &self.branching(root).children,
+            Readers::ChildrenOf(root, step) => self.branching(root).children_of(step),
         };
         ranks.iter().for_each(|&rank| visit(rank));
-    }
-}
-
-/// First rank of each L3 domain and of each socket. The root leads its own.
-struct Leaders {
-    of_l3: Vec<(u32, u32)>,
-    of_socket: Vec<(u32, u32)>,
-}
-
-impl Leaders {
-    fn new(places: &[CachePlace], root: u32) -> Leaders {
-        let first = |key: fn(&CachePlace) -> u32| {
-            let root = (key(&places[root as usize]), root);
-            let all = places.iter().zip(0..).map(|(place, rank)| (key(place), rank));
-            let mut leaders: Vec<(u32, u32)> = [root].into_iter().chain(all).collect();
-            leaders.sort_by_key(|&(key, _)| key);
-            leaders.dedup_by_key(|&mut (key, _)| key);
-            leaders
-        };
-        Leaders { of_l3: first(|place| place.l3), of_socket: first(|place| place.socket) }
-    }
-
-    fn parent(&self, places: &[CachePlace], root: u32, rank: u32) -> Option<u32> {
-        let place = places[rank as usize];
-        let find = |leaders: &[(u32, u32)], key| {
-            leaders.binary_search_by_key(&key, |&(key, _)| key).map_or(root, |at| leaders[at].1)
-        };
-        let (l3, socket) = (find(&self.of_l3, place.l3), find(&self.of_socket, place.socket));
-        match rank {
-            _ if rank == root => None,
-            _ if rank == socket => Some(root),
-            // The leader of a socket also leads its L3, because it has the lowest rank of both or is the root.
-            _ if rank == l3 => Some(socket),
-            _ => Some(l3),
-        }
     }
 }
 
@@ -392,8 +320,8 @@ mod tests {
 
     #[test]
     fn branching__crosses_each_boundary_once() {
-        let places = grid(4, 3, 2);
-        for root in [0, 5, 13, 23] {
+        let places = grid(8, 4, 2);
+        for root in [0, 5, 33, 63] {
             let all = plans(&places).unwrap();
             let crossing = |key: fn(&CachePlace) -> u32| {
                 let crosses = |plan: &&LinePlan| {
@@ -405,8 +333,37 @@ mod tests {
                 all.iter().filter(crosses).count()
             };
             assert_eq!(crossing(|place| place.socket), 1);
-            assert_eq!(crossing(|place| place.l3), 5);
+            assert_eq!(crossing(|place| place.l3), 7);
         }
+    }
+
+    /// Returns the number of readers of each line of each rank that has readers.
+    fn readers(places: &[CachePlace], root: u32) -> Vec<(u32, [usize; TREE_STEPS])> {
+        let all = plans(places).unwrap();
+        let counts = |plan: &LinePlan| {
+            std::array::from_fn(|step| plan.branching(root).children_of(step as u32).len())
+        };
+        let parents = all.iter().filter(|plan| !plan.branching(root).children.is_empty());
+        parents.map(|plan| (plan.rank, counts(plan))).collect()
+    }
+
+    #[test]
+    fn branching__has_a_line_for_each_distance() {
+        let leaders = [(0, [1, 7, 0, 7]), (8, [0, 0, 0, 7])];
+        assert_eq!(readers(&grid(8, 8, 2), 0)[..2], leaders);
+    }
+
+    #[test]
+    fn branching__when_l3s_are_few__has_no_leaders_of_them() {
+        assert_eq!(readers(&grid(4, 3, 2), 1), [(1, [1, 8, 0, 3]), (12, [0, 8, 0, 3])]);
+    }
+
+    #[test]
+    fn branching__splits_a_wide_l3() {
+        let wide = readers(&grid(64, 1, 1), 0);
+        assert!((7..10).contains(&wide.len()));
+        assert!(wide.iter().all(|(_, counts)| counts.iter().all(|&count| count < 10)));
+        assert_eq!(readers(&grid(8, 1, 1), 0), [(0, [0, 0, 0, 7])]);
     }
 
     proptest! {
@@ -469,9 +426,12 @@ mod tests {
             let mut next = vec![root];
             while let Some(rank) = next.pop() {
                 reached += 1;
-                for &child in &all[rank as usize].branching(root).children {
-                    prop_assert_eq!(all[child as usize].branching(root).parent, Some(rank));
-                    next.push(child);
+                for step in 0..TREE_STEPS as u32 {
+                    for &child in all[rank as usize].branching(root).children_of(step) {
+                        let branching = all[child as usize].branching(root);
+                        prop_assert_eq!((branching.parent, branching.step), (Some(rank), step));
+                        next.push(child);
+                    }
                 }
             }
             prop_assert_eq!(reached, all.len());

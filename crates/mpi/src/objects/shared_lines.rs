@@ -6,7 +6,9 @@
 #![allow(unsafe_code)]
 
 use super::shared_buffers::LocalRegion;
-use crate::coll_choice::line_plan::{CALL_BYTES, LinePlan, MAX_ROUNDS, Readers, STEP_BYTES};
+use crate::coll_choice::line_plan::{
+    CALL_BYTES, LinePlan, MAX_ROUNDS, Readers, STEP_BYTES, TREE_STEPS,
+};
 use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_protocol::rma::RemoteKey;
 use std::cell::Cell;
@@ -40,8 +42,13 @@ pub struct SharedLines {
     call: Cell<u64>,
     /// Last call that each member is known to have ended.
     ended: Box<[Cell<u64>]>,
+    /// Last call that all members are known to have ended.
+    all_ended: Cell<u64>,
     line_uses: [[Use; MAX_ROUNDS]; LINE_SETS as usize],
     area_uses: [[Use; MAX_ROUNDS]; AREAS as usize],
+    /// Members whose progress this member has read.
+    #[cfg(test)]
+    pub(crate) progress_reads: std::cell::RefCell<Vec<u32>>,
 }
 
 /// Lines of a communicator, and the memory behind them.
@@ -60,8 +67,11 @@ impl SharedLines {
             firsts,
             plan,
             call: Cell::new(0),
+            all_ended: Cell::new(0),
             line_uses: Default::default(),
             area_uses: Default::default(),
+            #[cfg(test)]
+            progress_reads: Default::default(),
         }
     }
 
@@ -99,13 +109,34 @@ impl SharedLines {
         unsafe { AtomicU64::from_ptr(self.firsts[rank as usize].cast()) }
     }
 
+    /// Records that all members have begun a call: this member has data of all. Members begin calls one after another,
+    /// so they have ended the call before.
+    #[inline]
+    pub(crate) fn note_all_began(&self, call: u64) {
+        self.all_ended.set(call - 1);
+    }
+
+    /// Reads the progress of the readers of the lines that the next broadcast uses, so that it need not wait for it.
+    pub(crate) fn look_ahead(&self) {
+        let next = self.call.get() + 1;
+        for used in &self.line_uses[(next % LINE_SETS) as usize][..TREE_STEPS] {
+            self.find_late(used, next);
+        }
+    }
+
     /// Returns whether a member has ended a call, and reads no line and no buffer of it any more.
     #[inline]
     pub(crate) fn has_ended(&self, rank: u32, call: u64) -> bool {
+        // ORDERING: the data of all members was acquired, and they stored it after their reads of the earlier call.
+        if self.all_ended.get() >= call {
+            return true;
+        }
         let ended = &self.ended[rank as usize];
         if ended.get() < call {
             // ORDERING: acquire, before this member writes what `rank` has read; partner: the store in `end`.
             ended.set(self.progress(rank).load(Ordering::Acquire));
+            #[cfg(test)]
+            self.progress_reads.borrow_mut().push(rank);
         }
         ended.get() >= call
     }
@@ -184,5 +215,13 @@ impl SharedLines {
             false => AREAS_AT + (call % AREAS) as usize * AREA + step as usize * STEP_AREA,
         };
         self.firsts[rank as usize].wrapping_add(offset)
+    }
+}
+
+#[cfg(test)]
+impl SharedLines {
+    /// Returns the address of a member's data of a step.
+    pub(crate) fn data_address(&self, rank: u32, call: u64, step: u32, bytes: usize) -> usize {
+        self.address(rank, call, step, bytes).addr() + HEADER
     }
 }

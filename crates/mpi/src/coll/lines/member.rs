@@ -84,6 +84,16 @@ impl<W: LineWait> Lines for LineCall<'_, W> {
     }
 
     #[inline]
+    fn note_all_began(&self) {
+        self.lines.note_all_began(self.call);
+    }
+
+    #[inline]
+    fn look_ahead(&self) {
+        self.lines.look_ahead();
+    }
+
+    #[inline]
     async unsafe fn publish(
         &self, step: u32, bytes: usize, fill: impl FnOnce(*mut u8), readers: Readers,
     ) -> Result {

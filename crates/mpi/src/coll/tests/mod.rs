@@ -1,6 +1,7 @@
 //! Tests of the algorithms on simulated ranks, against results computed without messages.
 #![allow(non_snake_case)]
 
+mod lines;
 mod movement;
 mod reductions;
 mod scale;
