@@ -238,7 +238,7 @@ unsafe fn unpack(buffer: &Buffer, bytes: &[u8]) {
 /// Memory of a member for shared lines.
 #[derive(Clone)]
 #[repr(align(64))]
-struct LineMemory([u8; shared_lines::BYTES]);
+pub(super) struct LineMemory(pub(super) [u8; shared_lines::BYTES]);
 
 impl LineWait for &SimRank<'_> {
     fn wait(&self, _: &[u32], _: &Cell<u64>, poll: &mut dyn FnMut() -> bool) -> Result {

@@ -62,7 +62,7 @@ struct Line {
 
 /// Lines that a rank loads.
 #[derive(Default)]
-struct Load {
+struct LineLoad {
     missing: usize,
     /// Time at which each line arrives, its index, and the time for its adjacent lines.
     arrivals: Vec<(Time, usize, Time)>,
@@ -73,7 +73,7 @@ struct HostState {
     clocks: Vec<Time>,
     /// Time at which the last store of each rank becomes visible.
     stored: Vec<Time>,
-    loads: Vec<Load>,
+    loads: Vec<LineLoad>,
     lines: HashMap<LineId, Line>,
     ready: BinaryHeap<Reverse<(Time, u32)>>,
     messages: HashMap<LineId, Vec<u8>>,
@@ -126,7 +126,7 @@ impl<'m> Host<'m> {
             let state = &mut *self.state.borrow_mut();
             state.clocks = vec![0; ranks as usize];
             state.stored = vec![0; ranks as usize];
-            state.loads = (0..ranks).map(|_| Load::default()).collect();
+            state.loads = (0..ranks).map(|_| LineLoad::default()).collect();
             state.lines.values_mut().for_each(|line| line.free = 0);
             state.ready = (0..ranks).map(|rank| Reverse((0, rank))).collect();
         }
@@ -262,6 +262,13 @@ impl<'h> Rank<'h> {
         .await;
         let arrivals = self.with(|s| std::mem::take(&mut s.loads[self.rank as usize].arrivals));
         arrivals.into_iter().map(|(_, index, _)| index).collect()
+    }
+
+    /// Begins a call through shared lines.
+    pub(in super::super) fn begin_call(&self) -> LineCall<'h> {
+        let Rank { host, rank } = *self;
+        let lines = &host.lines[rank as usize];
+        LineCall { rank: Rank { host, rank }, lines, call: lines.begin() }
     }
 
     fn post_send(&self, to: u32, data: &Buffer) {
@@ -432,9 +439,7 @@ impl<'h> Fabric for Rank<'h> {
     }
 
     fn lines(&self) -> Result<Option<impl Lines>> {
-        let Rank { host, rank } = *self;
-        let lines = &host.lines[rank as usize];
-        Ok(Some(LineCall { rank: Rank { host, rank }, lines, call: lines.begin() }))
+        Ok(Some(self.begin_call()))
     }
 
     async unsafe fn send(&self, to: u32, data: Buffer) -> Result {
