@@ -98,7 +98,7 @@ const V312: Layout = Layout {
 const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 
 /// Positions, in words, of fields in `_Py_DebugOffsets`.
-struct Published {
+struct PublishedOffsets {
     interpreter: usize,
     thread: usize,
     frame: usize,
@@ -107,9 +107,11 @@ struct Published {
 }
 
 /// The groups before `interpreter_frame` have 3, 3, 13 and 9 words.
-const P313: Published = Published { interpreter: 6, thread: 19, frame: 28, code: 34, words: 44 };
+const P313: PublishedOffsets =
+    PublishedOffsets { interpreter: 6, thread: 19, frame: 28, code: 34, words: 44 };
 /// 3.14 has 3 words more in `interpreter_state`, and 2 in `interpreter_frame`.
-const P314: Published = Published { interpreter: 6, thread: 22, frame: 31, code: 39, words: 50 };
+const P314: PublishedOffsets =
+    PublishedOffsets { interpreter: 6, thread: 22, frame: 31, code: 39, words: 50 };
 
 impl Layout {
     /// Returns the layout of version 3.`minor`. `read` returns the first words of `_PyRuntime`.
@@ -133,7 +135,7 @@ impl Layout {
         if words[2] != 0 {
             return Err("frames of free-threaded Python cannot be read".to_owned());
         }
-        let Published { interpreter, thread, frame, code, .. } = published;
+        let PublishedOffsets { interpreter, thread, frame, code, .. } = published;
         Ok(Layout {
             interpreters: words[5],
             interpreter_next: words[interpreter + 2],
