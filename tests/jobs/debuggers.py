@@ -74,9 +74,9 @@ def case_held(session):
     """Ranks wait in MPI_Init until the debugger continues mpiexec, also the only rank of a job."""
     program, fastpath = session.binary("world"), os.path.join(session.prefix, "bin", "fastpath")
     # Ends only when each rank sleeps in MPI_Init. A rank that is not held never does.
-    listed = rf"{fastpath} ps --json | grep -A1 '\"phase\": \"in MPI_Init\"' | grep -c '\"activity\": \"asleep\"'"
+    listed = rf"{fastpath} ps %d --json | grep -A1 '\\\"phase\\\": \\\"in MPI_Init\\\"' | grep -c '\\\"activity\\\": \\\"asleep\\\"'"
     for ranks in (1, 2):
-        wait = f'shell while test "$({listed})" != {ranks}; do sleep 0.02; done; echo held {ranks}'
+        wait = f'eval "shell until test $({listed}) = {ranks}; do sleep 0.02; done; echo held {ranks}", (int)getpid()'
         outcome = _gdb(session, ["break MPIR_Breakpoint", "run", wait, "continue"],
                        ["--args", session.mpiexec, "-n", str(ranks), program], timeout=40)
         if outcome is None:

@@ -63,7 +63,8 @@ pub(super) fn find_interpreter(pid: i32) -> Option<Interpreter> {
     for line in maps.lines() {
         let Some(path) = line.find('/').and_then(|at| line.get(at..)) else { continue };
         let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
-        if !name.contains("python") || tried.contains(&path) {
+        // Extension modules have names such as `_ctypes.cpython-311-x86_64-linux-gnu.so`.
+        if !name.contains("python") || name.contains(".cpython-") || tried.contains(&path) {
             continue;
         }
         tried.push(path);
