@@ -124,7 +124,7 @@ def case_report_names_every_call(session):
     return None
 
 
-LINES = "barrier:lines,bcast:lines,allreduce:lines,allgather:lines"
+LINES = "barrier:lines,bcast:lines,allreduce:lines,allgather:lines,reduce:shared,alltoall:shared"
 # Two sockets with two L3 caches of two processors each.
 MACHINE = "".join(f"socket:{cpus[0] // 4} numa:{cpus[0] // 4} l3:{cpus[0] // 2} cpus:{cpus[0]}-{cpus[1]}\n"
                   for cpus in ((0, 1), (2, 3), (4, 5), (6, 7)))

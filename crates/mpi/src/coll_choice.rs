@@ -204,6 +204,9 @@ const LINE_BCAST: u64 = line_plan::CALL_BYTES as u64;
 const LINE_ALLREDUCE: u64 = 1 << 10;
 /// Maximum total bytes of an allgather through shared lines.
 const LINE_ALLGATHER: u64 = 4 << 10;
+/// Maximum bytes of a block of an alltoall through shared buffers of ranks with own processors. A message copies longer
+/// blocks only once.
+const SHARED_ALLTOALL: u64 = 8 << 10;
 /// Maximum total bytes of a reduce-scatter in which every rank reduces everything.
 const REDUCE_SCATTER_SHORT: u64 = 8 << 10;
 
@@ -354,13 +357,18 @@ pub(crate) enum Alltoall {
     /// and others `Pairs`: each pair of ranks exchanges the same two messages.
     Copied,
     Pairs,
+    /// Through shared buffers; in place or not.
+    Shared,
 }
 
 #[inline]
 pub(crate) fn alltoall(
-    block: u64, ranks: u32, in_place: bool, room: JobProcessors<'_>,
+    block: u64, ranks: u32, in_place: bool, (room, may_share): (JobProcessors<'_>, bool),
+    may_line: bool,
 ) -> Alltoall {
+    let shares_lines = may_share && may_line && ranks > 2 && room == JobProcessors::Own;
     let usual = match usual_alltoall(block, ranks, room) {
+        _ if shares_lines && block <= SHARED_ALLTOALL => Alltoall::Shared,
         Alltoall::Together if in_place => in_place_alltoall(block.saturating_mul(ranks.into())),
         how => how,
     };
@@ -368,6 +376,7 @@ pub(crate) fn alltoall(
         Alltoall::Flat | Alltoall::Bruck => ranks > 2,
         Alltoall::Together => !in_place,
         Alltoall::Copied | Alltoall::Pairs => in_place,
+        Alltoall::Shared => may_share && ranks > 2,
     };
     settle(&ALLTOALL, usual, || block, ranks, may)
 }
@@ -464,17 +473,24 @@ pub(crate) enum Reduce {
     Flat,
     Binomial,
     Halving,
+    Shared,
     Nodes,
 }
 
 #[inline]
-pub(crate) fn reduce(size: Size, ranks: u32, room: JobProcessors<'_>) -> Reduce {
+pub(crate) fn reduce(
+    size: Size, ranks: u32, (room, may_share): (JobProcessors<'_>, bool), may_line: bool,
+) -> Reduce {
+    let may_share = may_share && size.has_short_elements() && ranks > 2;
+    let shares_lines = may_share && may_line && room == JobProcessors::Own;
     let usual = if ranks == 2 || room.is_flat(size.bytes, FLAT_REDUCE) {
         Reduce::Flat
     } else if let JobProcessors::Hosts(on) = room {
         on.choose(&REDUCE, size.bytes, size.facts(ranks), |s| {
             hosts::reduce(s, &NetworkCosts::TCP, size, ranks)
         })
+    } else if shares_lines && size.bytes > LINE_ALLREDUCE {
+        Reduce::Shared
     } else if size.bytes >= REDUCE_LONG && size.can_share(ranks) {
         Reduce::Halving
     } else {
@@ -482,6 +498,7 @@ pub(crate) fn reduce(size: Size, ranks: u32, room: JobProcessors<'_>) -> Reduce 
     };
     let may = |how| match how {
         Reduce::Halving => size.can_share(ranks),
+        Reduce::Shared => may_share,
         Reduce::Nodes => room.may_combine(size),
         _ => true,
     };

@@ -1,5 +1,5 @@
 /* test: ranks=3,4,5,8 timeout=120 mistakes=yes
-   env=FASTPATH_COLL=barrier:lines,bcast:lines,allreduce:lines,allgather:lines
+   env=FASTPATH_COLL=barrier:lines,bcast:lines,allreduce:lines,allgather:lines,reduce:shared,alltoall:shared
    Collective calls through shared lines and, with longer data, through shared buffers: lengths around each limit,
    roots in turn, several communicators in turn, more calls than the memory has sets, different lengths. The argument
    is the number of rounds (default 20). */
@@ -96,6 +96,39 @@ static void gather_all(MPI_Comm comm, int n, int seed)
     CHECK(bad == 0 && out[(long)n * size] == -1);
 }
 
+static void reduce_to(MPI_Comm comm, int n, int root, int seed)
+{
+    int rank, size;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    for (int i = 0; i < n; i++)
+        in[i] = rank + i % 1000 + seed;
+    for (int i = 0; i <= n; i++)
+        out[i] = -1;
+    MPI_Reduce(in, out, n, MPI_DOUBLE, MPI_SUM, root, comm);
+    int bad = 0;
+    for (int i = 0; i < n; i++)
+        bad += out[i] != (rank == root ? size * (size - 1) / 2 + (double)size * (i % 1000 + seed) : -1);
+    CHECK(bad == 0 && out[n] == -1);
+}
+
+static void all_to_all(MPI_Comm comm, int n, int seed, int in_place)
+{
+    int rank, size;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    double *sent = in_place ? out : in;
+    for (int r = 0; r < size; r++)
+        for (int i = 0; i < n; i++)
+            sent[r * n + i] = rank * 1e6 + r * 1000 + i + seed;
+    MPI_Alltoall(in_place ? MPI_IN_PLACE : in, n, MPI_DOUBLE, out, n, MPI_DOUBLE, comm);
+    int bad = 0;
+    for (int r = 0; r < size; r++)
+        for (int i = 0; i < n; i++)
+            bad += out[r * n + i] != r * 1e6 + rank * 1000 + i + seed;
+    CHECK(bad == 0);
+}
+
 static void test_all(MPI_Comm comm, int rounds)
 {
     static const int shorts[] = {1, 2, 6, 7, 8, 64, 127, 128, 129, 255, 2046, 2047};
@@ -108,14 +141,19 @@ static void test_all(MPI_Comm comm, int rounds)
             broadcast(comm, shorts[i], (round + i) % size, round);
         for (unsigned i = 0; i < sizeof shorts / sizeof *shorts; i++)
             reduce_all(comm, shorts[i], round);
-        for (int n = 1; n <= 64; n *= 4)
+        for (int n = 1; n <= 64; n *= 4) {
             gather_all(comm, n, round);
+            reduce_to(comm, 10 * n, n % size, round);
+            all_to_all(comm, n, round, n % 8 == 0);
+        }
         if (round % 8 == 5)
             for (unsigned i = 0; i < sizeof longs / sizeof *longs; i++) {
                 broadcast(comm, longs[i], (round + i) % size, round);
                 reduce_all(comm, longs[i], round);
                 broadcast(comm, longs[i], i % size, round + 1);
                 gather_all(comm, longs[i] / size, round);
+                reduce_to(comm, longs[i], i % size, round);
+                all_to_all(comm, longs[i] / size, round, i % 2);
             }
     }
     /* Only the root sends: its memory must not be used again before the last reader has read it. */

@@ -111,7 +111,7 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
                 f.apart(allgather::ring(f, None, &block)).await
             }
             choose::Allreduce::Shared if let Some(buffers) = f.shared()? => {
-                f.apart(shared::allreduce(f, buffers, red, operand, result)).await
+                f.apart(shared::reduce(f, buffers, red, operand, Some(result))).await
             }
             choose::Allreduce::Lines
                 if let Some(lines) = f.lines()?

@@ -6,10 +6,10 @@ use super::apart::check_apart;
 use super::arguments::{
     BlockArray, Blocks, Collective, CollectiveBuffer, SignificantBuffer, TypedBlocks,
 };
-use super::fabric::{Batch, CallFabric, Fabric, trade};
+use super::fabric::{Batch, CallFabric, Fabric, place, trade};
 use super::scratch::Scratch;
 use super::vector::{Vector, even_blocks};
-use super::{choose, inter};
+use super::{choose, inter, shared};
 use crate::common::error::Result;
 use fastpath_base::copy::copy;
 
@@ -33,7 +33,7 @@ impl Collective for Alltoall {
         let data = self.recv.data();
         let sends = |_| self.send.data().or(data);
         compare(f, Arguments::new(&sends, &|_| data)).await?;
-        let how = choose::alltoall(into.bytes(), f.size(), out.is_none(), f.room());
+        let how = choose::alltoall(into.bytes(), f.size(), out.is_none(), place(f), f.may_line());
         // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe {
             match out {
@@ -105,6 +105,9 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
         match (f.size(), how) {
             (1, _) => Ok(()),
             (2, _) => trade(f, 1 - rank, out(1 - rank), 1 - rank, into(1 - rank)).await,
+            (_, choose::Alltoall::Shared) if let Some(buffers) = f.shared()? => {
+                f.apart(shared::alltoall(f, buffers, out, into)).await
+            }
             (_, choose::Alltoall::Flat | choose::Alltoall::Bruck) => {
                 f.apart(run_packed(f, how, out, into)).await
             }
@@ -273,8 +276,13 @@ pub(super) async unsafe fn run_in_place<'a, F: Fabric>(
             choose::Alltoall::Flat | choose::Alltoall::Bruck => {
                 run_packed(f, how, block, block).await
             }
+            choose::Alltoall::Shared if let Some(buffers) = f.shared()? => {
+                shared::alltoall(f, buffers, block, block).await
+            }
             choose::Alltoall::Pairs => pairs(f, block).await,
-            choose::Alltoall::Copied | choose::Alltoall::Together => copied(f, block).await,
+            choose::Alltoall::Copied | choose::Alltoall::Together | choose::Alltoall::Shared => {
+                copied(f, block).await
+            }
         }
     }
 }

@@ -93,7 +93,8 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
             let place = mine.next();
             if ranks.contains(&f.rank()) {
                 let part = levels.node.narrow(nodes, own, &ranks);
-                let how = choose::reduce(size, ranks.end - ranks.start, part.room());
+                let how =
+                    choose::reduce(size, ranks.end - ranks.start, (part.room(), false), false);
                 let mut aside = Scratch::new(f);
                 let at_top = match place {
                     Some((_, place)) => Some(place),

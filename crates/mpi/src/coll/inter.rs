@@ -336,7 +336,12 @@ pub(super) async unsafe fn alltoall_arrays<C: CallFabric, B: BlockArray>(
 async unsafe fn reduce_near<C: CallFabric>(
     near: &C, red: &Reduction<'_>, operand: Vector<'_>, result: Vector<'_>,
 ) -> Result {
-    let how = choose::reduce(red.size(operand.count, near.room()), near.size(), near.room());
+    let how = choose::reduce(
+        red.size(operand.count, near.room()),
+        near.size(),
+        (near.room(), false),
+        false,
+    );
     let red = &{ *red };
     let at = |v: Vector<'_>| red.at(v.ptr, v.count);
     let result = (near.rank() == 0).then(|| at(result));

@@ -265,10 +265,10 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
     };
     // SAFETY: VECTORS; the scratch is as long as the operand.
     unsafe {
-        let how = choose::reduce(size, node.size(), node.room());
+        let how = choose::reduce(size, node.size(), (node.room(), false), false);
         reduce::run_as(&node, how, red, operand, sum, head).await?;
         if let (Some(heads), Some(sum)) = (heads, sum) {
-            let how = choose::reduce(size, heads.size(), heads.room());
+            let how = choose::reduce(size, heads.size(), (heads.room(), false), false);
             reduce::run_as(&heads, how, red, sum, result, nodes.of(root)).await?;
         }
     }
@@ -289,7 +289,7 @@ pub(super) async unsafe fn allreduce<'a, F: Fabric>(
             (levels.node, levels.head)
         } else {
             let Levels { node, head, heads } = levels;
-            let how = choose::reduce(size, node.size(), node.room());
+            let how = choose::reduce(size, node.size(), (node.room(), false), false);
             let sum = heads.is_some().then_some(result);
             reduce::run_as(&node, how, red, operand, sum, head).await?;
             if let Some(heads) = heads {

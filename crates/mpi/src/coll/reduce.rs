@@ -3,12 +3,12 @@
 
 use super::agreement::{Arguments, compare};
 use super::arguments::{Collective, Operands};
-use super::fabric::{CallFabric, Fabric};
+use super::fabric::{CallFabric, Fabric, place};
 use super::halving::{self, Actors};
 use super::local::{RankValue, Reduction, Stack};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{check_root, choose, inter, nodes};
+use super::{check_root, choose, inter, nodes, shared};
 use crate::common::error::Result;
 
 /// Arguments of `MPI_Reduce`.
@@ -35,7 +35,8 @@ impl Collective for Reduce {
         if operand.bytes() == 0 {
             return Ok(());
         }
-        let how = choose::reduce(red.size(operand.count, f.room()), f.size(), f.room());
+        let how =
+            choose::reduce(red.size(operand.count, f.room()), f.size(), place(f), f.may_line());
         // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, red, operand, result, root).await })
     }
@@ -79,7 +80,10 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
         match how {
             _ if f.size() == 1 => result.map_or(Ok(()), |result| operand.copy_to(result)),
             choose::Reduce::Flat => flat(f, red, operand, result, root).await,
-            choose::Reduce::Binomial | choose::Reduce::Nodes => {
+            choose::Reduce::Shared if let Some(buffers) = f.shared()? => {
+                f.apart(shared::reduce(f, buffers, red, operand, result)).await
+            }
+            choose::Reduce::Binomial | choose::Reduce::Shared | choose::Reduce::Nodes => {
                 binomial(f, red, operand, result, root).await
             }
             choose::Reduce::Halving => f.apart(halved(f, red, operand, result, root)).await,

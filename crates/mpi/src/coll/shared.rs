@@ -186,13 +186,15 @@ fn disagree(bytes: u64) -> Error {
 }
 
 /// Each member combines its part of all operands, along the tree of [`Actors`]. An operation stores its result in the
-/// right operand, so the result is in the last member's buffer.
+/// right operand, so the result is in the last member's buffer. Members with a `result` copy it from there: all in an
+/// allreduce, the root in a reduce.
 ///
 /// # Safety
 /// The operand is readable and the result writable. They are equal or do not overlap. Elements are contiguous, and fit
 /// a buffer.
-pub(super) async unsafe fn allreduce<F: Fabric>(
-    f: &F, buffers: &SharedBuffers, red: &Reduction<'_>, operand: Vector<'_>, result: Vector<'_>,
+pub(super) async unsafe fn reduce<F: Fabric>(
+    f: &F, buffers: &SharedBuffers, red: &Reduction<'_>, operand: Vector<'_>,
+    result: Option<Vector<'_>>,
 ) -> Result {
     let size = red.layout.size();
     let (bytes, at_once) = (operand.bytes(), buffers.bytes as u64 / size * size);
@@ -208,7 +210,9 @@ pub(super) async unsafe fn allreduce<F: Fabric>(
             let mine = part(red, len / size, f.rank(), f.size());
             run.time(|| combine(red, turn, f.size(), mine));
             let reading = run.meet(bytes - done).await?;
-            run.take(turn.of(f.size() - 1), result, done, len as usize);
+            if let Some(result) = result {
+                run.take(turn.of(f.size() - 1), result, done, len as usize);
+            }
             drop(reading);
         }
         done += len;
@@ -275,6 +279,43 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
             drop(reading);
         }
         done += buffers.bytes as u64;
+    }
+    run.end();
+    Ok(())
+}
+
+/// Each member stores its blocks for all others, and copies those for itself. `out` and `into` may be the same blocks.
+/// This rank's block to itself does not move.
+///
+/// # Safety
+/// Blocks of `out` are readable and those of `into` writable. All have one length.
+pub(super) async unsafe fn alltoall<'a, 'b, F: Fabric>(
+    f: &F, buffers: &SharedBuffers, out: &impl Fn(u32) -> Vector<'a>,
+    into: &impl Fn(u32) -> Vector<'b>,
+) -> Result {
+    let (ranks, bytes) = (f.size(), into(f.rank()).bytes());
+    let fits = buffers.bytes / ranks as usize;
+    // Whole lines, so that no line has data for two members.
+    let at_once = if fits < 64 { fits.max(1) } else { fits & !63 };
+    let mut run = SharedRun::begin(f, buffers, CallSize::alltoall(bytes), bytes).await?;
+    let mut done = 0;
+    while done < bytes {
+        let turn = buffers.turn();
+        let len = at_once.min((bytes - done) as usize);
+        let others = || (1..ranks).map(|k| (f.rank() + k) % ranks);
+        let place = |of: u32, to: u32| turn.of(of).wrapping_add(to as usize * at_once);
+        // SAFETY: BUFFERS; the places of `ranks` pieces fit a buffer.
+        unsafe {
+            for to in others() {
+                run.put(out(to), done, place(f.rank(), to), len);
+            }
+            let reading = run.meet(bytes - done).await?;
+            for from in others() {
+                run.take(place(from, f.rank()), into(from), done, len);
+            }
+            drop(reading);
+        }
+        done += len as u64;
     }
     run.end();
     Ok(())

@@ -47,10 +47,11 @@ calls! {
     ALLGATHERV Allgather 7 "allgatherv": Flat "flat", Bruck "bruck", Ring "ring",
         Together "together", Shared "shared", Nodes "nodes";
     ALLTOALL Alltoall 8 "alltoall": Flat "flat", Bruck "bruck", Together "together",
-        Copied "copied", Pairs "pairs";
+        Copied "copied", Pairs "pairs", Shared "shared";
     ALLTOALLV Alltoall 9 "alltoallv": Together "together", Copied "copied", Pairs "pairs";
     ALLTOALLW Alltoall 10 "alltoallw": Together "together", Copied "copied", Pairs "pairs";
-    REDUCE Reduce 11 "reduce": Flat "flat", Binomial "binomial", Halving "halving", Nodes "nodes";
+    REDUCE Reduce 11 "reduce": Flat "flat", Binomial "binomial", Halving "halving",
+        Shared "shared", Nodes "nodes";
     ALLREDUCE Allreduce 12 "allreduce": Flat "flat", Doubling "doubling",
         HalvingDoubling "halving", Ring "ring", Shared "shared", Lines "lines", Nodes "nodes";
     REDUCE_SCATTER ReduceScatter 13 "reduce_scatter": Allreduce "allreduce", Ring "ring";

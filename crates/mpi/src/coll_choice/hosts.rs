@@ -319,7 +319,7 @@ impl Costs<'_> {
     fn reduce(self, how: Reduce, size: Size) -> f64 {
         let bytes = size.bytes as f64;
         match how {
-            Reduce::Flat => f64::INFINITY,
+            Reduce::Flat | Reduce::Shared => f64::INFINITY,
             Reduce::Binomial => self.tree(bytes, true),
             Reduce::Halving => {
                 let scatter = self.halving(bytes, |step| self.paired(step));

@@ -106,7 +106,8 @@ proptest! {
         let expected = operation.expect(0..ranks, count);
         for &(how, _) in REDUCE.all {
             let keeps_order = how != Reduce::Nodes || hosts.is_sorted();
-            if !commutes && (how == Reduce::Halving || !keeps_order) {
+            let fits = how != Reduce::Shared || shape == Shape::Tight;
+            if !fits || (!commutes && (how == Reduce::Halving || !keeps_order)) {
                 continue;
             }
             let results = run_on(&hosts, mode, |f| {
@@ -378,7 +379,10 @@ fn choice__shares_arithmetic_only_where_it_may() {
                     (room, true),
                     false
                 )));
-                assert_ne!(choose::reduce(size(false, bytes), ranks, room), Reduce::Halving);
+                assert_ne!(
+                    choose::reduce(size(false, bytes), ranks, (room, false), false),
+                    Reduce::Halving
+                );
             }
             assert_ne!(
                 choose::reduce_scatter(&choose::REDUCE_SCATTER, size(false, bytes), ranks),
@@ -441,7 +445,7 @@ fn choice__of_what_is_rounded_is_by_ranks_and_count_alone() {
             goes_round.push(how == Allreduce::Ring);
             let mixed = matches!(room, JobProcessors::Hosts(on) if !on.spread.in_blocks);
             assert!(!mixed || how != Allreduce::Nodes, "{ranks} {bytes}");
-            let how = choose::reduce(size(ReductionOrder::Fixed), ranks, room);
+            let how = choose::reduce(size(ReductionOrder::Fixed), ranks, (room, false), false);
             assert!(!mixed || how != Reduce::Nodes, "{ranks} {bytes}");
             let part = choose::allreduce(size(ReductionOrder::Tree), ranks, (room, true), false);
             assert_ne!(part, Allreduce::Ring, "{ranks} {bytes}");

@@ -159,7 +159,7 @@ fn simulate(call: ScaleCall, case: ScaleCase, network: &NetworkCosts) -> ScaleTa
                 (Reduce::Halving, size.can_share(ranks)),
                 (Reduce::Nodes, spread.may_combine(size)),
             ];
-            let chosen = choose::reduce(size, ranks, room);
+            let chosen = choose::reduce(size, ranks, (room, false), false);
             measure(chosen, &those(&all), &[], (0.0, false), |how| {
                 hosts.run(|f| async move {
                     let result = (f.rank() == 0).then_some(sum);

@@ -10,8 +10,8 @@ use fastpath_protocol::learning::{Arm, LEARN_MIN, Learner, OCTAVES, octave};
 use std::array::from_fn;
 use std::cell::{Cell, RefCell};
 
-const CALLS: usize = 2;
-const NAMES: [&str; CALLS] = ["allreduce", "allgather"];
+const CALLS: usize = 3;
+const NAMES: [&str; CALLS] = ["allreduce", "allgather", "alltoall"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallSize {
@@ -27,6 +27,10 @@ impl CallSize {
 
     pub(crate) fn allgather(bytes: u64) -> CallSize {
         CallSize::new(1, bytes)
+    }
+
+    pub(crate) fn alltoall(bytes: u64) -> CallSize {
+        CallSize::new(2, bytes)
     }
 
     fn new(call: u8, bytes: u64) -> CallSize {
