@@ -64,6 +64,11 @@ pub trait Lines {
     /// Records that this member has data of all members in this call, so that all have ended earlier calls.
     fn note_all_began(&self);
 
+    /// Records a copy of `bytes` bytes from a member's shared memory, or from own memory. Simulated lines take time for
+    /// it.
+    #[inline]
+    fn note_copy(&self, _from: u32, _bytes: usize) {}
+
     /// Prepares the lines of the next broadcast. A member that others wait for calls this after it has published.
     fn look_ahead(&self);
 }
@@ -151,24 +156,27 @@ pub(super) async unsafe fn bcast_long<F: Fabric>(
         for (step, at) in (0..).zip((0..len).step_by(piece)) {
             let (first, len) = (done + at, piece.min(len - at));
             let own = turn.of(f.rank()).wrapping_add(at);
-            let mut source = own;
+            let (mut source, mut from) = (own, f.rank());
             // SAFETY: VECTORS; no member reads the own buffer, and the parent's has the piece until this call ends.
             unsafe {
                 if let Some(parent) = branching.parent {
                     lines.collect(&[parent], step, |_| 0, |_, _| {}).await?;
-                    source = turn.of(parent).wrapping_add(at);
+                    (source, from) = (turn.of(parent).wrapping_add(at), parent);
                 } else {
                     data.layout.pack_to(data.ptr, data.count, first as u64, own, len);
+                    lines.note_copy(f.rank(), len);
                 }
                 if !branching.children.is_empty() {
                     if branching.parent.is_some() {
                         copy(own, source, len);
-                        source = own;
+                        lines.note_copy(from, len);
+                        (source, from) = (own, f.rank());
                     }
                     lines.publish(step, 0, |_| {}, Readers::Children(root)).await?;
                 }
                 if branching.parent.is_some() {
                     data.layout.unpack_from(data.ptr, data.count, first as u64, source, len);
+                    lines.note_copy(from, len);
                 }
             }
         }

@@ -15,6 +15,7 @@ use super::machine::Machine;
 use super::{LineMemory, pack, unpack};
 use crate::coll_choice::line_plan::{LineCosts, LinePlan, Readers};
 use crate::common::error::Result;
+use crate::objects::shared_buffers::{self, BUFFER_BYTES, SharedBuffers};
 use crate::objects::shared_lines::{BYTES, LINE_BYTES, SharedLines};
 use fastpath_protocol::buffer::Buffer;
 use std::cell::RefCell;
@@ -85,6 +86,8 @@ pub(in super::super) struct Host<'m> {
     machine: &'m Machine,
     lines: Vec<SharedLines>,
     _memory: Vec<LineMemory>,
+    shared: Vec<SharedBuffers>,
+    _buffers: Vec<Vec<u64>>,
     state: RefCell<HostState>,
 }
 
@@ -108,7 +111,13 @@ impl<'m> Host<'m> {
             Some(SharedLines::new(firsts.clone().into(), plan))
         };
         let lines = (0..ranks).map(lines).collect::<Option<Vec<_>>>()?;
-        Some(Host { machine, lines, _memory: memory, state: RefCell::default() })
+        let buffer = |_| vec![0u64; shared_buffers::BYTES / 8];
+        let mut buffers: Vec<Vec<u64>> = (0..ranks).map(buffer).collect();
+        let starts: Vec<*mut u8> = buffers.iter_mut().map(|b| b.as_mut_ptr().cast()).collect();
+        let shared = (0..ranks).map(|_| SharedBuffers::new(starts.clone().into(), BUFFER_BYTES));
+        let shared = shared.collect();
+        let state = RefCell::default();
+        Some(Host { machine, lines, _memory: memory, shared, _buffers: buffers, state })
     }
 
     pub(in super::super) fn ranks(&self) -> u32 {
@@ -363,6 +372,17 @@ impl Lines for LineCall<'_> {
         self.lines.note_all_began(self.call);
     }
 
+    fn note_copy(&self, from: u32, bytes: usize) {
+        let Rank { host, rank } = self.rank;
+        let costs = &host.machine.costs;
+        let each = match host.machine.place(from).socket == host.machine.place(rank).socket {
+            _ if from == rank => costs.own,
+            true => costs.adjacent[0],
+            false => costs.adjacent[1],
+        };
+        self.rank.with(|s| s.clocks[rank as usize] += time(each * bytes.div_ceil(LINE) as f64));
+    }
+
     fn look_ahead(&self) {
         self.lines.look_ahead();
         let Rank { host, rank } = self.rank;
@@ -432,6 +452,14 @@ impl<'h> Fabric for Rank<'h> {
 
     fn nodes(&self) -> Option<&NodeMap> {
         None
+    }
+
+    fn may_share(&self) -> bool {
+        true
+    }
+
+    fn shared(&self) -> Result<Option<&SharedBuffers>> {
+        Ok(Some(&self.host.shared[self.rank as usize]))
     }
 
     fn may_line(&self) -> bool {

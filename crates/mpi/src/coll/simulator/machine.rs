@@ -28,6 +28,8 @@ pub(in super::super) struct SharedLineCosts {
     pub(in super::super) instructions: f64,
     /// Time for each further adjacent line, from a core of the same socket and of another socket.
     pub(in super::super) adjacent: [f64; 2],
+    /// Time for each line that a core copies inside its own cache.
+    pub(in super::super) own: f64,
 }
 
 impl SharedLineCosts {
@@ -39,6 +41,7 @@ impl SharedLineCosts {
         far_store: 0.0,
         instructions: 0.0,
         adjacent: [7.5, 9.5],
+        own: 3.0,
     };
 }
 

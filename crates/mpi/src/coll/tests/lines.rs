@@ -291,6 +291,59 @@ fn lines__reach_the_targets() {
     assert!(missed.is_empty(), "{missed}");
 }
 
+/// Returns the time of the last rank of a broadcast of `bytes` bytes, in ns.
+fn predict_long(host: &Host<'_>, how: Bcast, bytes: u64) -> f64 {
+    let run = |call: u64| {
+        let ends = host.run(|f| async move {
+            let of_rank = |at: u64| if f.rank == 0 { call << 32 | at } else { 0 };
+            let mut buffer: Vec<u64> = (0..bytes / 8).map(of_rank).collect();
+            let vector = Vector::raw(buffer.as_mut_ptr().cast(), bytes);
+            // SAFETY: the buffer lives until the call has ended.
+            unsafe { bcast::run_by(&f, how, vector, 0).await? };
+            assert!(buffer.into_iter().eq((0..bytes / 8).map(|at| call << 32 | at)));
+            Ok(())
+        });
+        ends.into_iter().fold(0.0, f64::max)
+    };
+    run(1);
+    run(2)
+}
+
+/// Prints times of long broadcasts beside the time in which a core copies the data from another core of its socket.
+/// `FASTPATH_TEST_SCALE=1` adds hosts, for `docs/scale.md`.
+#[test]
+fn long_broadcasts__are_faster_than_by_messages() {
+    println!("| host | ranks | bytes | lines, us | one copy, us | share | messages, us |");
+    println!("|---|---|---|---|---|---|---|");
+    let (mut cases, mut sizes) = (vec![(Machine::xeon_8375c(), 64)], vec![16 << 10, 1 << 20]);
+    if std::env::var_os("FASTPATH_TEST_SCALE").is_some() {
+        cases.extend([
+            (Machine::graviton3(), 64),
+            (Machine::epyc_9754(), 128),
+            (Machine::epyc_9654(), 192),
+        ]);
+        sizes.push(64 << 10);
+    }
+    for (machine, ranks) in &cases {
+        let host = Host::new(machine, *ranks, &machine.line_costs(*ranks)).unwrap();
+        for &bytes in &sizes {
+            let copy = machine.costs.adjacent[0] * (bytes / 64) as f64;
+            let [lines, binomial, ring] = [Bcast::Lines, Bcast::Binomial, Bcast::ScatterAllgather]
+                .map(|how| predict_long(&host, how, bytes));
+            let messages = binomial.min(ring);
+            println!(
+                "| {} | {ranks} | {bytes} | {:.1} | {:.1} | {:.2} | {:.1} |",
+                machine.name,
+                lines / 1e3,
+                copy / 1e3,
+                copy / lines,
+                messages / 1e3
+            );
+            assert!(lines < messages);
+        }
+    }
+}
+
 /// Returns the times of a flat broadcast of XHC: of the root, and the means of the readers in its socket and in the
 /// other one. Readers wait for a line of the root, then the root waits for a line of each reader.
 fn predict_flat(machine: &Machine, ranks: u32, bytes: usize) -> [f64; 3] {
