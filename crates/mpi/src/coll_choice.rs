@@ -34,6 +34,7 @@ mod kept;
 pub(crate) mod line_plan;
 mod line_tree;
 pub(crate) mod nodes;
+mod processors;
 pub(crate) mod tree;
 
 pub(crate) use asked::{
@@ -45,118 +46,18 @@ pub(crate) use asked::{
 };
 pub use kept::Placement;
 pub use nodes::NodeMap;
+pub use processors::JobProcessors;
 
 use asked::settle;
-use fastpath_job::Job;
 use fastpath_protocol::wire::SHORT_LIMIT;
 pub(crate) use hosts::NetworkCosts;
 
-/// Whether the job has a processor for each of its ranks, awake or asleep. Constant, and equal on all ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JobProcessors<'a> {
-    /// One processor for each rank.
-    Own,
-    /// Fewer processors than ranks.
-    Shared,
-    /// Fewer processors than ranks, and at most [`FEW_PROCESSORS`].
-    Tight,
-    /// The ranks are on several hosts.
-    Hosts(&'a Placement),
-}
-
-impl JobProcessors<'_> {
-    #[inline]
-    pub(crate) fn on_host(job: &Job) -> JobProcessors<'static> {
-        // Later spawns and the member's node must not change the value: all members of a communicator need one value.
-        if job.nodes() > 1 || job.began_with() <= job.processors() {
-            JobProcessors::Own
-        } else if job.processors() > FEW_PROCESSORS {
-            JobProcessors::Shared
-        } else {
-            JobProcessors::Tight
-        }
-    }
-
-    fn is_shared(self) -> bool {
-        matches!(self, JobProcessors::Shared | JobProcessors::Tight)
-    }
-
-    /// Returns whether there are several hosts, and one of them has several of the ranks.
-    fn has_levels(self) -> bool {
-        matches!(self, JobProcessors::Hosts(on) if on.spread.has_levels())
-    }
-
-    /// Returns whether an algorithm that the user named may combine operands within hosts first. If the operation does
-    /// not commute, each host must have consecutive ranks, which keeps the order of operands.
-    fn may_combine(self, size: Size) -> bool {
-        matches!(self, JobProcessors::Hosts(on) if on.spread.has_levels()
-            && (size.commutes || on.spread.in_blocks))
-    }
-
-    /// Returns the algorithm of an allgather of ranks that share processors; `None` if sharing does not change the
-    /// choice.
-    fn allgather(self, total: u64, ranks: u32) -> Option<Allgather> {
-        let (flat, together) = match ranks {
-            0..=FEW_RANKS => (0, TOGETHER_FEW),
-            MANY_RANKS => (FLAT_ALLGATHER_MANY, TOGETHER_MORE),
-            _ if ranks > MANY_RANKS => (FLAT_ALLGATHER_MANY, 0),
-            _ => (FLAT_ALLGATHER, TOGETHER_MORE),
-        };
-        match self {
-            JobProcessors::Own | JobProcessors::Hosts(_) => None,
-            _ if self.is_flat(total, flat) && flat != 0 => Some(Allgather::Flat),
-            _ if total <= together => Some(Allgather::Together),
-            _ if ranks <= FEW_RANKS => Some(Allgather::Ring),
-            _ => None,
-        }
-    }
-
-    fn shares_allgather(self, total: u64, ranks: u32) -> bool {
-        let from = match ranks <= FEW_RANKS {
-            true => SHARED_ALLGATHER,
-            false => SHARED_ALLGATHER_MORE,
-        };
-        self.is_shared() && total >= from
-    }
-
-    fn shares_allreduce(self, bytes: u64, ranks: u32) -> bool {
-        let from = match ranks < MANY_RANKS {
-            true => SHARED_ALLREDUCE,
-            false => SHARED_ALLREDUCE_MANY,
-        };
-        self.is_shared() && bytes >= from
-    }
-
-    /// Returns whether a call of `bytes` bytes goes through one rank. `tight` is the limit for
-    /// [`JobProcessors::Tight`].
-    #[inline]
-    fn is_flat(self, bytes: u64, tight: u64) -> bool {
-        match self {
-            JobProcessors::Own | JobProcessors::Hosts(_) => false,
-            JobProcessors::Shared => bytes <= FLAT_BYTES,
-            JobProcessors::Tight => bytes <= tight,
-        }
-    }
-}
-
-const FEW_PROCESSORS: usize = 4;
-/// Maximum bytes of a call that goes through one rank where ranks share processors.
-const FLAT_BYTES: u64 = 8 << 10;
 /// Maximum bytes of a reduction through one rank where processors are few.
 const FLAT_REDUCE: u64 = 2 << 20;
 /// Maximum bytes of an allreduce through one rank; in a longer one all ranks share the work.
 const FLAT_ALLREDUCE: u64 = 32 << 10;
-/// Maximum total bytes of an allgather through one rank.
-const FLAT_ALLGATHER: u64 = 16 << 10;
-/// Maximum total bytes of an allgather through one rank, from [`MANY_RANKS`] ranks on. Sending all blocks at once would
-/// open a pair for any two ranks, which costs more.
-const FLAT_ALLGATHER_MANY: u64 = 512 << 10;
-const MANY_RANKS: u32 = 16;
 /// Maximum number of ranks that can all send to all at the same time, because each waits only shortly for a processor.
 const FEW_RANKS: u32 = 4;
-/// Maximum total bytes of [`Allgather::Together`] where ranks share processors: up to [`FEW_RANKS`] ranks, and above.
-const TOGETHER_FEW: u64 = 128 << 10;
-const TOGETHER_MORE: u64 = 2 << 20;
 /// Minimum bytes of a broadcast by scatter and allgather.
 const BCAST_LONG: u64 = 128 << 10;
 /// Minimum number of ranks for a gather or scatter of short blocks by a tree.
@@ -192,13 +93,7 @@ pub(crate) const ALLREDUCE_PIECE: u64 = 256 << 10;
 /// of two.
 const ALLREDUCE_RING: u64 = 256 << 10;
 const RING_BLOCK: u64 = 4 << 10;
-/// Minimum bytes of an allreduce through shared buffers, for few and for many ranks, and maximum bytes of an element.
-const SHARED_ALLREDUCE: u64 = FLAT_ALLREDUCE + 1;
-const SHARED_ALLREDUCE_MANY: u64 = 16 << 10;
 const SHARED_ELEMENT: u64 = 1 << 10;
-/// Minimum total bytes of an allgather through shared buffers, for few ranks and for more.
-const SHARED_ALLGATHER: u64 = 32 << 10;
-const SHARED_ALLGATHER_MORE: u64 = 8 << 10;
 /// Maximum bytes of a broadcast and of an allreduce through shared lines. Longer allreduces use shared buffers.
 const LINE_BCAST: u64 = line_plan::CALL_BYTES as u64;
 const LINE_ALLREDUCE: u64 = 1 << 10;
