@@ -256,7 +256,11 @@ fn oversubscription__is_refused_where_asked() {
         );
         assert!(
             error(&format!("{option} -n 3 -H localhost:2 a"))
-                .contains("3 ranks are more than 2 slots")
+                .contains("3 ranks are more than 2 slots;")
+        );
+        assert!(
+            error(&format!("{option} -n 3 -H localhost:1 a"))
+                .contains("3 ranks are more than 1 slot;")
         );
         assert_eq!(spec(&format!("{option} -n 16 a")).apps[0].ranks, 16);
     }
