@@ -19,8 +19,8 @@ use fastpath_machine::measure::pipeline::{Pipeline, PipelinePlan};
 use fastpath_machine::measure::share::{UNDISTURBED, measure_share};
 use fastpath_protocol::selection::constants::{Constants, FIELDS, Field};
 use fastpath_protocol::selection::tuning::{self, Conditions, Tuning};
+use fastpath_report::document;
 use fastpath_report::files::read_text;
-use fastpath_report::output;
 use fastpath_transport::single_copy::Calibration;
 
 use crate::bench::floor::choose_processors;
@@ -109,10 +109,7 @@ pub fn run(options: &TuneOptions) -> Result<()> {
     };
     stored.with_context(|| format!("{NOT_STORED}: {}", path.display()))?;
     let result = TuneResult::new(&tuning, notes, busy, stores.then_some(path.as_path()));
-    match options.json {
-        true => output::print(&format!("{}\n", serde_json::to_string_pretty(&result)?)),
-        false => output::print(&result.to_string()),
-    }
+    Ok(document::write(options.json, &result, || result.describe())?)
 }
 
 /// Describes a machine that other programs use, by the share of the processors that this one got; `None` for an idle

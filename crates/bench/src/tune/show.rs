@@ -1,11 +1,14 @@
 //! Output of `fastpath tune`: a table, or one JSON object.
 
-use std::fmt;
 use std::path::Path;
 
 use fastpath_protocol::selection::constants::{FIELDS, Field};
 use fastpath_protocol::selection::tuning::{Conditions, Tuning};
+use fastpath_report::document::{Document, Table, wrap};
 use serde::Serialize;
+
+/// Largest width of a line of prose, in columns.
+const COLUMNS: usize = 80;
 
 /// Result of a measurement.
 #[derive(Debug, Serialize)]
@@ -60,32 +63,35 @@ impl TuneResult {
     }
 }
 
-impl fmt::Display for TuneResult {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl TuneResult {
+    /// Describes the result for a reader: values, conditions, meanings.
+    pub fn describe(&self) -> Document {
+        let mut said = Document::default();
         if let Some(busy) = &self.busy {
-            writeln!(f, "{busy}; the values mean little")?;
+            said.text(format!("{busy}; the values mean little"));
         }
-        for ConstantLine { name, value, unit, interval, meaning } in &self.constants {
+        let mut table = Table::of("constant<16|value>9|unit<4|range of rounds<22");
+        for ConstantLine { name, value, unit, interval, .. } in &self.constants {
             let range = match interval {
                 Some([low, high]) => format!("{low:.3} to {high:.3}"),
                 None => "not measured: default".to_owned(),
             };
-            writeln!(f, "{name:<17}{value:>10.3} {unit:<5} {range:<22} {meaning}")?;
+            table.row([(*name).to_owned(), format!("{value:.3}"), (*unit).to_owned(), range]);
         }
+        said.table(table);
         if let Some(ConditionFacts { processors: [first, second], load, share, .. }) =
             &self.conditions
         {
             let share = share * 100.0;
-            writeln!(
-                f,
-                "processors {first} and {second}, {share:.0} % of their time, load {load:.2}"
-            )?;
+            let text = format!("{first} and {second}, {share:.0} % of their time, load {load:.2}");
+            said.pair("processors", text);
         }
-        self.notes.iter().try_for_each(|note| writeln!(f, "{note}"))?;
-        match &self.stored {
-            Some(path) => writeln!(f, "stored in {path}"),
-            None => writeln!(f, "nothing is stored"),
+        said.pair("stored in", self.stored.as_deref().unwrap_or("(nothing is stored)"));
+        self.notes.iter().for_each(|note| said.text(note));
+        for ConstantLine { name, meaning, .. } in &self.constants {
+            said.text(wrap(&format!("{name}: {meaning}"), COLUMNS, 0, 2).trim_end());
         }
+        said
     }
 }
 
@@ -107,16 +113,17 @@ mod tests {
 
     #[test]
     fn table__gives_the_interval_and_names_what_was_not_measured() {
-        let text = make_result(None).to_string();
-        assert!(text.contains("57.000 ns    57.000 to 58.500 "), "{text}");
-        let post = text.lines().find(|line| line.starts_with("post_ns")).unwrap();
-        assert!(post.contains("not measured: default"), "{text}");
-        assert!(text.contains("processors 0 and 1, 100 % of their time, load 0.06"), "{text}");
+        let text = make_result(None).describe().to_text();
+        let find = |name| text.lines().find(|line| line.starts_with(name)).unwrap();
+        assert!(find("line_ns").ends_with("57.000 ns   57.000 to 58.500"), "{text}");
+        assert!(find("post_ns").ends_with("not measured: default"), "{text}");
+        assert!(text.contains("0 and 1, 100 % of their time, load 0.06"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     }
 
     #[test]
     fn busy_machine__is_the_first_line() {
-        let text = make_result(Some("the machine is busy".to_owned())).to_string();
+        let text = make_result(Some("the machine is busy".to_owned())).describe().to_text();
         assert!(text.starts_with("the machine is busy; the values mean little\n"), "{text}");
         let json = serde_json::to_value(make_result(None)).unwrap();
         assert!(json["busy"].is_null() && json["constants"][1]["interval"].is_null());

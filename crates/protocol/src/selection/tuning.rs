@@ -83,7 +83,8 @@ impl Conditions {
     fn format(&self) -> String {
         let Conditions { measured_s, processors: [first, second], load, share } = self;
         format!(
-            "measured_s: {measured_s}\nprocessors: {first},{second}\nload: {load}\nshare: {share}\n"
+            "measured_s: {measured_s}\nprocessors: {first},{second}\nload: {load:.2}\n\
+             share: {share:.3}\n"
         )
     }
 }
