@@ -22,6 +22,7 @@ use anyhow::{Result, ensure};
 use fastpath_base::tell;
 use fastpath_base::tell::count;
 use fastpath_report::catalogue::{self, Participants, Test, TestGroup};
+use fastpath_report::document::{Document, Table};
 use fastpath_report::output::chart::Charset;
 use fastpath_report::output::table::describe_clock;
 use fastpath_report::output::{head, make_bar, print_line};
@@ -306,21 +307,40 @@ fn name_library(says: &str) -> String {
 }
 
 fn print_list() {
+    let hardware = [
+        (
+            "floor",
+            "times of a cache line between two processors, of a copy of memory, and of transfer \
+             methods for large messages",
+        ),
+        (
+            "copy",
+            "copy loops, alone and as a pipeline between two processors: the floor of large \
+             messages",
+        ),
+    ];
+    let mut said = Document::default();
     for (group, name) in TestGroup::ALL {
-        print_line(&format!("{name}:"));
-        for test in catalogue::list().iter().filter(|t| t.group == group) {
-            print_line(&format!("  {:<22} {}", test.name, test.text));
-        }
+        let tests = catalogue::list().iter().filter(|t| t.group == group);
+        list_tests(&mut said, name, tests.map(|t| (t.name, t.text)));
     }
-    print_line(
-        "hardware:\n  floor                  times of a cache line between two processors, of a \
-         copy of memory, and of transfer methods for large messages\n  copy                   copy \
-         loops, alone and as a pipeline between two processors: the floor of large messages",
-    );
-    print_line(
+    list_tests(&mut said, "hardware", hardware.into_iter());
+    let mut rule = Document::default();
+    rule.text(
         "The name of a group runs all of its tests; `all` runs all tests except those of the \
          hardware.",
     );
+    let text = said.to_screen() + "\n" + &rule.to_screen();
+    text.lines().for_each(print_line);
+}
+
+fn list_tests<'a>(
+    said: &mut Document, group: &str, tests: impl Iterator<Item = (&'a str, &'a str)>,
+) {
+    said.heading(format!("{group}:"));
+    let mut table = Table::of("<22|");
+    tests.for_each(|(name, text)| table.row([name, text]));
+    said.table(table);
 }
 
 #[cfg(test)]

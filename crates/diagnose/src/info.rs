@@ -19,7 +19,9 @@ use fastpath_transport::setup::peers::{self, PeerClass};
 use serde::Serialize;
 
 pub use cma::probe_as_reader;
+use fastpath_report::document::terminal::wrap_lines;
 use fastpath_report::document::{self, Document, Table};
+use fastpath_report::screen::find_columns;
 use machine::MachineFacts;
 use transports::{Facility, Transport};
 use tuning::TuningFacts;
@@ -143,7 +145,7 @@ pub fn print_protocols(as_json: bool) -> io::Result<()> {
     }
     match as_json {
         true => writeln!(out, "{}", report.to_json()),
-        false => write!(out, "{report}"),
+        false => write!(out, "{}", wrap_lines(&report.to_string(), find_columns())),
     }
 }
 

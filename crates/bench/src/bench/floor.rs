@@ -11,9 +11,11 @@ use fastpath_machine::measure::stream::measure_stream;
 use fastpath_machine::measure::transfer::{CopyMethod, measure_transfer};
 use fastpath_machine::measure::{observe_clock_step_ns, placement, steps_of_four};
 use fastpath_report::document::Table;
+use fastpath_report::document::terminal::wrap_lines;
 use fastpath_report::output::table::describe_pair;
 use fastpath_report::output::{make_bar, print_line};
 use fastpath_report::refuse_usage;
+use fastpath_report::screen::find_columns;
 use fastpath_report::statistics::{Summary, summarize};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
@@ -74,7 +76,7 @@ impl Output {
     pub fn say(&self, text: &str, record: impl FnOnce() -> Value) {
         self.bar.suspend(|| match self.json {
             true => print_line(&record().to_string()),
-            false => text.lines().for_each(print_line),
+            false => wrap_lines(text, find_columns()).lines().for_each(print_line),
         });
     }
 
@@ -147,7 +149,7 @@ pub fn run(options: &FloorOptions) -> Result<()> {
         say_copy(bytes, Ok(copy), &table, output)?;
     }
     let large: Vec<usize> = sizes.into_iter().filter(|&b| b >= TRANSFER_MIN).collect();
-    let table = make_table("way<60|");
+    let table = make_table("|way");
     if !large.is_empty() {
         let [one, two] = pair;
         let head = format!(
@@ -242,9 +244,9 @@ fn say_stream(taken: io::Result<Vec<f64>>, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Table with rows of a size, an optional label and a time.
+/// Table with rows of a size, a time, the bandwidth at the median, and `what`.
 fn make_table(what: &str) -> Table {
-    Table::of(&format!("bytes>9|{what}min>11|median>11|p99>11|GB/s, median>13"))
+    Table::of(&format!("bytes>9|min>10|median>10|p99>10|GB/s>6{what}"))
 }
 
 fn list_times(bytes: usize, time: &Summary) -> [String; 4] {
@@ -273,13 +275,14 @@ fn say_transfer(
     bytes: usize, way: &str, taken: io::Result<Vec<f64>>, table: &Table, output: &Output,
 ) {
     let time = taken.map(|taken| summarize(&taken));
-    let mut cells = vec![bytes.to_string(), way.to_owned()];
-    match &time {
-        Ok(Some(time)) => cells.extend(list_times(bytes, time)),
-        Ok(None) => cells.push("no samples".to_owned()),
-        Err(e) => cells.push(format!("not available: {e}")),
-    }
-    output.say(&table.format_row(cells), || {
+    let none = ["-"; 4].map(str::to_owned);
+    let (times, way_said) = match &time {
+        Ok(Some(time)) => (list_times(bytes, time), way.to_owned()),
+        Ok(None) => (none, format!("{way}: no samples")),
+        Err(e) => (none, format!("{way}: not available: {e}")),
+    };
+    let cells = [bytes.to_string()].into_iter().chain(times).chain([way_said]);
+    output.say(&table.format_row_within(cells, find_columns()), || {
         json!({
             "record": "floor_transfer", "unit": "ns per half round trip", "bytes": bytes,
             "way": way, "time": time.as_ref().ok(),

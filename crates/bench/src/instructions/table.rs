@@ -50,7 +50,8 @@ fn list_totals(group: &[Breakdown]) -> Table {
     for b in group {
         let sum = |level: &&str| {
             let of_level = b.parts.iter().filter(|p| p.level == *level);
-            format!("{:.1}", of_level.map(|p| p.instructions).sum::<f64>())
+            // An empty sum is -0.
+            format!("{:.1}", of_level.map(|p| p.instructions).sum::<f64>() + 0.0)
         };
         let first = [b.operation.clone(), b.bytes.to_string(), format!("{:.2}", b.total)];
         table.row(first.into_iter().chain(levels.iter().map(sum)));

@@ -8,7 +8,7 @@ pub const PURPOSE: &str = "start the ranks of an MPI program, on this host or on
 
 /// Words of a command line.
 pub const USAGE: &str =
-    "mpiexec [-n N] [OPTION]... PROGRAM [ARGUMENT]... [: [-n N] [OPTION]... PROGRAM ...]...";
+    "mpiexec [-n N] [OPTION]... PROGRAM [ARGUMENT]... [: [-n N] PROGRAM ...]...";
 
 pub const RULES: &str = "The first word that is not an option is the program. A lone colon starts \
     the options of the next program of the same job. Ranks are numbered across all programs. Each \
@@ -32,7 +32,8 @@ pub const SIGNALS: &str = "SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGQUIT are forw
     ranks. A second signal kills the ranks. After SIGTERM or SIGHUP, ranks that still run are \
     killed after 10 s (--kill-after).";
 
-const WIDTH: usize = 98;
+/// Width of the help, in columns: that of the narrowest usual terminal.
+const WIDTH: usize = 80;
 /// Column of the descriptions.
 const INDENT: usize = 26;
 

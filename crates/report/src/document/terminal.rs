@@ -61,6 +61,20 @@ impl Table {
         self.line(&widths, cells.iter())
     }
 
+    /// Formats a row without adding it. A last column of text is wrapped if the row exceeds `columns`.
+    pub fn format_row_within<T: Into<Cell>>(
+        &self, cells: impl IntoIterator<Item = T>, columns: Option<usize>,
+    ) -> String {
+        let line = self.format_row(cells);
+        let before: usize = self.columns.iter().rev().skip(1).map(|c| c.width + 1).sum();
+        match columns {
+            Some(columns) if line.chars().count() > columns => {
+                split_last(&line, before, columns).trim_end().to_owned()
+            }
+            _ => line,
+        }
+    }
+
     /// Headings and rows.
     pub fn to_text(&self) -> String {
         self.to_text_within(None)
@@ -136,11 +150,16 @@ impl Document {
     }
 }
 
-/// Wraps the lines of a text that exceed `columns`. Continuations are indented by two columns more than their line.
+/// Wraps the lines of a text that exceed `columns`. Continuations are indented by two columns more than their line. If
+/// a line has columns, at least two spaces apart, only the last column is wrapped.
 pub fn wrap_lines(text: &str, columns: Option<usize>) -> String {
     let wrap_line = |line: &str| match columns {
         Some(columns) if line.chars().count() > columns => {
             let indent = line.len() - line.trim_start_matches(' ').len();
+            if let Some(gap) = line[indent..].rfind("  ") {
+                let before = line[..indent + gap].chars().count() + 2;
+                return split_last(line, before, columns);
+            }
             wrap(line, columns, indent, indent + 2)
         }
         _ => format!("{line}\n"),
@@ -195,6 +214,18 @@ mod tests {
             assert_eq!(words(&text), words(&whole), "{text}");
         }
         assert_eq!(make_document().to_text_within(Some(200)), whole);
+    }
+
+    #[test]
+    fn columns_in_a_text__stay_and_the_last_is_wrapped() {
+        let prose = "the first bytes are sent with the request, the rest in fragments";
+        let wrap = |line: &str| wrap_lines(line, Some(60));
+        let wide = format!("  49 to 16384 B        eager          284 ns   {prose}");
+        let below = format!("  49 to 16384 B        eager          284 ns\n    {}", &prose[..55]);
+        assert!(wrap(&wide).starts_with(below.trim_end()), "{}", wrap(&wide));
+        let beside = wrap(&format!("  upgrades      {prose}"));
+        assert!(beside.starts_with("  upgrades      the first"), "{beside}");
+        assert!(beside.contains("\n                "), "{beside}");
     }
 
     #[test]
