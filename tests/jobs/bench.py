@@ -250,6 +250,7 @@ def case_first_run_says_that_it_compiles(session):
 def case_progress_leaves_no_text_in_tables(session):
     """At a terminal, the progress bar is cleared before each line of a table, also below the table."""
     command = [os.path.join(session.prefix, "bin", "fastpath"), "bench", "latency", "--sizes", "8,64K", "--duration", "50ms"]
+    command += ["--explain"]
     screen = _at_terminal(session, command)
     lines = [_render(line) for line in screen.split("\n")]
     if not any("bare pipeline between" in line for line in lines) or "\r" not in screen.replace("\r\n", ""):

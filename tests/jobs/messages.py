@@ -62,7 +62,7 @@ def case_standard_error_full(session):
             if outcome.problem():
                 return f"{env}: {outcome.problem()}", outcome.text()
     fastpath = os.path.join(session.prefix, "bin", "fastpath")
-    for words, code in [([fastpath, "bench", "nosuch"], 1), ([fastpath, "ps", "999999999"], 1),
+    for words, code in [([fastpath, "bench", "nosuch"], 2), ([fastpath, "ps", "999999999"], 1),
                         ([session.mpiexec, "-n", "1", "./nosuch"], 127)]:
         outcome = session.start(["sh", "-c", 'exec "$@" 2>/dev/full', "sh", *words]).finish()
         if outcome.problem(code):

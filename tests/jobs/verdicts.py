@@ -102,7 +102,8 @@ def _await_sleep(job, ranks):
 
 
 # A line above the ranks that names a cause without a proof.
-CAUSE = r"mpiexec: (no rank waits for another rank|.*no deadlock is proved, .*|.* waits? for rank \d+ \(process .*)"
+CAUSE = (r"mpiexec: (no rank waits for another rank|.*no deadlock is proved, .*|.* waits? for rank \d+ \(process .*"
+         r"|.*: a deadlock, unless a message is in flight)")
 
 
 def _verdicts(outcome):

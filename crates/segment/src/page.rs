@@ -347,6 +347,7 @@ impl RankPage {
             is_counted: word(),
             unexpected: UnexpectedMessages::default(),
             domains: [word(), word(), word(), word()],
+            final_counters: std::array::from_fn(|_| long()),
         }
     }
 

@@ -6,6 +6,7 @@ use super::alltoall::together;
 use super::apart::check_apart;
 use super::arguments::{BlockArray, Blocks, Collective, CollectiveBuffer, SignificantBuffer};
 use super::fabric::{CallFabric, Fabric, place, send_to_all, trade};
+use super::lines::Lines;
 use super::scratch::Scratch;
 use super::vector::{Vector, even_blocks};
 use super::{choose, inter, lines, nodes, shared};
@@ -111,13 +112,12 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
                 f.apart(bruck(f, block)).await
             }
             (choose::Allgather::Lines, Some(whole))
-                if let Some(all) = whole.dense()
-                    && let Some(lines) = f.lines()?
+                if let Some(lines) = f.lines()?
                     && let bytes = whole.bytes() / u64::from(f.size())
                     && lines::fits_allgather(&lines, bytes) =>
             {
                 place_own(f, own, block)?;
-                f.apart(lines::allgather(&lines, all, bytes as usize)).await
+                f.apart(by_lines(f, &lines, block, whole)).await
             }
             (choose::Allgather::Lines, _) => {
                 place_own(f, own, block)?;
@@ -135,6 +135,28 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
             _ => ring(f, own, block).await,
         }
     }
+}
+
+/// Gathers through shared lines, in scratch memory if the receive buffer has gaps.
+///
+/// # Safety
+/// The blocks are writable, and the rank's own is filled.
+async unsafe fn by_lines<'a, F: Fabric, L: Lines>(
+    f: &F, lines: &L, block: &impl Fn(u32) -> Vector<'a>, whole: Vector<'a>,
+) -> Result {
+    let bytes = (whole.bytes() / u64::from(f.size())) as usize;
+    let mut scratch = Scratch::new(f);
+    // SAFETY: VECTORS; the scratch has room for all blocks.
+    unsafe {
+        if let Some(all) = whole.dense() {
+            return lines::allgather(lines, all, bytes).await;
+        }
+        let all = scratch.room(whole.bytes())?;
+        block(f.rank()).pack(all.wrapping_add(f.rank() as usize * bytes));
+        lines::allgather(lines, all, bytes).await?;
+        unpack_all(all, 0, f, block);
+    }
+    Ok(())
 }
 
 /// Copies this rank's block into the receive buffer.

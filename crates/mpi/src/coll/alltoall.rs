@@ -105,7 +105,11 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
         match (f.size(), how) {
             (1, _) => Ok(()),
             (2, _) => trade(f, 1 - rank, out(1 - rank), 1 - rank, into(1 - rank)).await,
-            (_, choose::Alltoall::Shared) if let Some(buffers) = f.shared()? => {
+            // Other ranks may skip a call without data.
+            (_, choose::Alltoall::Shared)
+                if into(rank).bytes() > 0
+                    && let Some(buffers) = f.shared()? =>
+            {
                 f.apart(shared::alltoall(f, buffers, out, into)).await
             }
             (_, choose::Alltoall::Flat | choose::Alltoall::Bruck) => {
@@ -276,7 +280,10 @@ pub(super) async unsafe fn run_in_place<'a, F: Fabric>(
             choose::Alltoall::Flat | choose::Alltoall::Bruck => {
                 run_packed(f, how, block, block).await
             }
-            choose::Alltoall::Shared if let Some(buffers) = f.shared()? => {
+            choose::Alltoall::Shared
+                if block(f.rank()).bytes() > 0
+                    && let Some(buffers) = f.shared()? =>
+            {
                 shared::alltoall(f, buffers, block, block).await
             }
             choose::Alltoall::Pairs => pairs(f, block).await,

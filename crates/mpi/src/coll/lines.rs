@@ -16,7 +16,7 @@ pub(crate) mod member;
 use super::fabric::Fabric;
 use super::local::Reduction;
 use super::scratch::Scratch;
-use super::shared::SharedBuffers;
+use super::shared::{SharedBuffers, disagree};
 use super::vector::Vector;
 use crate::coll_choice::line_plan::{
     LinePlan, MAX_ROUNDS, MAX_VALUES, Readers, STEP_BYTES, TREE_STEPS,
@@ -47,8 +47,7 @@ pub trait Lines {
     /// `readers` have ended the call. Waits until the readers of the memory's earlier data have ended that call.
     ///
     /// # Safety
-    /// `fill` writes at most `bytes` bytes. `bytes` is at most [`STEP_BYTES`], or
-    /// [`CALL_BYTES`](crate::coll_choice::line_plan::CALL_BYTES) if the call has no other step.
+    /// `fill` writes at most `bytes` bytes. `bytes` is at most [`STEP_BYTES`].
     unsafe fn publish(
         &self, step: u32, bytes: usize, fill: impl FnOnce(*mut u8), readers: Readers,
     ) -> impl Future<Output = Result>;
@@ -138,6 +137,7 @@ pub(super) async unsafe fn bcast_long<F: Fabric>(
     }
     buffers.has_readers.set(true);
     let (mut before, mut done) = ([buffers.last_call.get(); 2], 0);
+    let (total, is_unequal) = (bytes as u64, Cell::new(false));
     while done < bytes {
         let len = (bytes - done).min(buffers.bytes);
         let Some(lines) = f.lines()? else {
@@ -160,7 +160,12 @@ pub(super) async unsafe fn bcast_long<F: Fabric>(
             // SAFETY: VECTORS; no member reads the own buffer, and the parent's has the piece until this call ends.
             unsafe {
                 if let Some(parent) = branching.parent {
-                    lines.collect(&[parent], step, |_| 0, |_, _| {}).await?;
+                    let compare = |_, at: *const u8| {
+                        if at.cast::<u64>().read_unaligned() != total {
+                            is_unequal.set(true);
+                        }
+                    };
+                    lines.collect(&[parent], step, |_| size_of::<u64>(), compare).await?;
                     (source, from) = (turn.of(parent).wrapping_add(at), parent);
                 } else {
                     data.layout.pack_to(data.ptr, data.count, first as u64, own, len);
@@ -172,7 +177,8 @@ pub(super) async unsafe fn bcast_long<F: Fabric>(
                         lines.note_copy(from, len);
                         (source, from) = (own, f.rank());
                     }
-                    lines.publish(step, 0, |_| {}, Readers::Children(root)).await?;
+                    let fill = |to: *mut u8| to.cast::<u64>().write_unaligned(total);
+                    lines.publish(step, size_of::<u64>(), fill, Readers::Children(root)).await?;
                 }
                 if branching.parent.is_some() {
                     data.layout.unpack_from(data.ptr, data.count, first as u64, source, len);
@@ -182,7 +188,7 @@ pub(super) async unsafe fn bcast_long<F: Fabric>(
         }
         done += len;
     }
-    Ok(())
+    if is_unequal.get() { Err(disagree(total)) } else { Ok(()) }
 }
 
 #[cold]
@@ -197,12 +203,13 @@ fn no_lines() -> Error {
 pub(super) async unsafe fn bcast<L: Lines>(lines: &L, data: Vector<'_>, root: u32) -> Result {
     let bytes = data.bytes() as usize;
     let branching = lines.plan().branching(root);
-    // Longer data is stored only once, for all children.
-    let is_inline = bytes <= LINE_BYTES;
+    if bytes > LINE_BYTES {
+        // SAFETY: VECTORS.
+        return unsafe { bcast_steps(lines, data, root).await };
+    }
     let source = Cell::new(std::ptr::null());
     if let Some(parent) = branching.parent {
-        let step = if is_inline { branching.step } else { 0 };
-        lines.collect(&[parent], step, |_| bytes, |_, at| source.set(at)).await?;
+        lines.collect(&[parent], branching.step, |_| bytes, |_, at| source.set(at)).await?;
     }
     let source = source.get();
     // SAFETY: VECTORS; the source stays valid until the call ends.
@@ -211,21 +218,49 @@ pub(super) async unsafe fn bcast<L: Lines>(lines: &L, data: Vector<'_>, root: u3
             None => data.pack(to),
             Some(_) => std::ptr::copy_nonoverlapping(source, to, bytes),
         };
-        if is_inline {
-            for step in 0..TREE_STEPS as u32 {
-                if !branching.children_of(step).is_empty() {
-                    lines.publish(step, bytes, fill, Readers::ChildrenOf(root, step)).await?;
-                }
+        for step in 0..TREE_STEPS as u32 {
+            if !branching.children_of(step).is_empty() {
+                lines.publish(step, bytes, fill, Readers::ChildrenOf(root, step)).await?;
             }
-        } else if !branching.children.is_empty() {
-            lines.publish(0, bytes, fill, Readers::Children(root)).await?;
         }
         if branching.parent.is_some() {
             data.unpack(source);
         }
     }
-    if is_inline && !branching.children.is_empty() {
+    if !branching.children.is_empty() {
         lines.look_ahead();
+    }
+    Ok(())
+}
+
+/// Broadcast of data that does not fit a line, in as many steps as it needs. A member stores a step only once, for all
+/// its children.
+///
+/// # Safety
+/// See [`bcast`].
+async unsafe fn bcast_steps<L: Lines>(lines: &L, data: Vector<'_>, root: u32) -> Result {
+    let bytes = data.bytes() as usize;
+    let branching = lines.plan().branching(root);
+    let source = Cell::new(std::ptr::null());
+    for (step, first) in (0..).zip((0..bytes).step_by(STEP_BYTES)) {
+        let len = STEP_BYTES.min(bytes - first);
+        if let Some(parent) = branching.parent {
+            lines.collect(&[parent], step, |_| len, |_, at| source.set(at)).await?;
+        }
+        let from = source.get();
+        // SAFETY: VECTORS; the source stays valid until the call ends.
+        unsafe {
+            let fill = |to: *mut u8| match branching.parent {
+                None => _ = data.layout.pack_to(data.ptr, data.count, first as u64, to, len),
+                Some(_) => copy(to, from, len),
+            };
+            if !branching.children.is_empty() {
+                lines.publish(step, len, fill, Readers::Children(root)).await?;
+            }
+            if branching.parent.is_some() {
+                data.layout.unpack_from(data.ptr, data.count, first as u64, from, len);
+            }
+        }
     }
     Ok(())
 }

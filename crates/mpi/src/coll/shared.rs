@@ -177,7 +177,7 @@ impl<'f, F: Fabric> SharedRun<'f, F> {
 
 #[cold]
 #[inline(never)]
-fn disagree(bytes: u64) -> Error {
+pub(super) fn disagree(bytes: u64) -> Error {
     let text = format!(
         "this rank passes {bytes} bytes, but another rank passes a different number of bytes: the \
          counts or datatypes of the two ranks differ"

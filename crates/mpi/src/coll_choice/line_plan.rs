@@ -18,8 +18,8 @@ use std::ops::Range;
 
 /// Maximum bytes of data of one step of a call.
 pub(crate) const STEP_BYTES: usize = (2 << 10) - 8;
-/// Maximum bytes of data of a call that has only one step.
-pub(crate) const CALL_BYTES: usize = MAX_ROUNDS * (2 << 10) - 8;
+/// Maximum bytes of data of a call, in all steps.
+pub(crate) const CALL_BYTES: usize = MAX_ROUNDS * STEP_BYTES;
 /// Largest number of ranks that exchange lines in one round. A set of them fits a word.
 pub(crate) const MAX_RADIX: u32 = 64;
 /// Largest number of rounds of an exchange.

@@ -121,6 +121,10 @@ impl Drop for ListedCommunicator {
             let card = cards.remove(at);
             link(&mut cards, at);
             drop(card);
+            if cards.is_empty() {
+                // Frees the list's memory too.
+                *cards = Vec::new();
+            }
         }
     }
 }

@@ -78,6 +78,8 @@ pub struct Comm {
     pub(crate) mapped: OnceCell<Option<Box<MappedBuffers>>>,
     /// Lines that members share, once a collective call has made them; `None` if they could not be made.
     pub(crate) lines: OnceCell<Option<Box<MappedLines>>>,
+    /// Whether all members began in one world, once a collective call has found out.
+    pub(crate) is_one_world: OnceCell<bool>,
     /// Neighbours in the topology, once a call has computed them.
     pub(crate) neighbors: OnceCell<Rc<Neighborhood>>,
     /// Endpoint of each rank that a message can be sent to.
@@ -150,6 +152,7 @@ impl Comm {
             host_groups: OnceCell::new(),
             mapped: OnceCell::new(),
             lines: OnceCell::new(),
+            is_one_world: OnceCell::new(),
             neighbors: OnceCell::new(),
             endpoints,
         }

@@ -6,9 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::shared_buffers::LocalRegion;
-use crate::coll_choice::line_plan::{
-    CALL_BYTES, LinePlan, MAX_ROUNDS, Readers, STEP_BYTES, TREE_STEPS,
-};
+use crate::coll_choice::line_plan::{LinePlan, MAX_ROUNDS, Readers, STEP_BYTES, TREE_STEPS};
 use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_protocol::rma::RemoteKey;
 use std::cell::Cell;
@@ -20,7 +18,7 @@ const LINE: usize = 64;
 const LINE_SETS: u64 = 16;
 const AREAS: u64 = 3;
 const STEP_AREA: usize = STEP_BYTES + HEADER;
-const AREA: usize = CALL_BYTES + HEADER;
+const AREA: usize = MAX_ROUNDS * STEP_AREA;
 const LINES_AT: usize = LINE;
 const AREAS_AT: usize = LINES_AT + LINE_SETS as usize * MAX_ROUNDS * LINE;
 /// Bytes of memory for each member.
@@ -29,7 +27,6 @@ pub(crate) const BYTES: usize = AREAS_AT + AREAS as usize * AREA;
 const LENGTH_BITS: u32 = 16;
 
 const _: () = assert!(BYTES <= 64 << 10 && AREA < 1 << LENGTH_BITS);
-const _: () = assert!(AREA == MAX_ROUNDS * STEP_AREA);
 
 /// Last use of a line or of a part of an area.
 type Use = Cell<Option<(u64, Readers)>>;
@@ -147,11 +144,7 @@ impl SharedLines {
             true => {
                 self.find_late(&self.line_uses[(call % LINE_SETS) as usize][step as usize], call)
             }
-            false => {
-                // Step 0 may have used the whole area.
-                let uses = &self.area_uses[(call % AREAS) as usize];
-                uses.iter().find_map(|used| self.find_late(used, call))
-            }
+            false => self.find_late(&self.area_uses[(call % AREAS) as usize][step as usize], call),
         }
     }
 

@@ -24,8 +24,8 @@ const MOST_RANKS: u32 = 1024;
 /// that they use for a few calls.
 const FIRST_CALLS: u32 = 4;
 
-/// Returns whether the channel's communicator may have lines: several ranks, on one host, and no earlier failure to
-/// map. Equal on all members.
+/// Returns whether the channel's communicator may have lines: several ranks, on one host, of one world, and no earlier
+/// failure to map. Equal on all members. Ranks of different worlds may know different places of each other.
 #[inline]
 pub(in super::super) fn may_be_there(f: &Channel<'_>) -> bool {
     match f.comm.lines.get() {
@@ -34,8 +34,15 @@ pub(in super::super) fn may_be_there(f: &Channel<'_>) -> bool {
             (2..=MOST_RANKS).contains(&f.comm.size())
                 && f.comm.collective_sequence.get() > FIRST_CALLS
                 && f.comm.nodes(f.process).is_none()
+                && *f.comm.is_one_world.get_or_init(|| has_one_world(f))
         }
     }
+}
+
+#[cold]
+fn has_one_world(f: &Channel<'_>) -> bool {
+    let job = f.process.engine().map(|engine| engine.job);
+    job.is_some_and(|job| job.outside(f.comm.group.world_ranks()).next().is_none())
 }
 
 /// Begins a call through the lines of the channel's communicator. The first call makes them; `None` if a member cannot

@@ -5,6 +5,7 @@ use super::Lines;
 use crate::coll_choice::line_plan::{LinePlan, Readers};
 use crate::common::error::Result;
 use crate::objects::shared_lines::SharedLines;
+use fastpath_base::sync::{Ordering, compiler_fence};
 use std::cell::Cell;
 
 /// Waits of a member.
@@ -102,6 +103,8 @@ impl<W: LineWait> Lines for LineCall<'_, W> {
         }
         // SAFETY: the memory of the step is free, and the caller promises that the data fits.
         unsafe { self.lines.publish(self.call, step, bytes, fill, readers) };
+        // ORDERING: the loads of `wake` stay behind the store; partner is the fence of a sleeper (`fence_others`).
+        compiler_fence(Ordering::SeqCst);
         self.plan().each_reader(readers, |rank| self.wait.wake(rank));
         Ok(())
     }
