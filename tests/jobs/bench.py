@@ -253,7 +253,7 @@ def case_progress_leaves_no_text_in_tables(session):
     command += ["--explain"]
     screen = _at_terminal(session, command)
     lines = [_render(line) for line in screen.split("\n")]
-    if not any("bare pipeline between" in line for line in lines) or "\r" not in screen.replace("\r\n", ""):
+    if not any("Timing added" in line for line in lines) or "\r" not in screen.replace("\r\n", ""):
         return f"neither a progress bar nor the lines below the table were printed: {screen!r}"
     stale = [line for line in lines if re.search("[\u2588\u2591]", line)]
     return f"progress text stays in {stale}" if stale else None

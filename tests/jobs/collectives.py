@@ -163,7 +163,8 @@ def case_lines_of_many_ranks(session):
 def case_names_of_every_call(session):
     """Each algorithm runs if it is named, and results are right."""
     algorithms = {call: names for call, names in _algorithms().items() if len(names) > 1}
-    elsewhere = {"nodes", "shared", "copied", "pairs"}  # for several hosts, for long calls, or for calls in place
+    # For several hosts, for long calls, for calls in place, or only for blocking calls.
+    elsewhere = {"nodes", "shared", "copied", "pairs", "lines"}
     for turn in range(max(map(len, algorithms.values()))):
         chosen = {call: names[turn % len(names)] for call, names in algorithms.items()}
         named = ",".join(f"{call}:{name}" for call, name in chosen.items())

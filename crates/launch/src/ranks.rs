@@ -325,11 +325,13 @@ impl Ranks {
 /// Kills every child of the launcher but `spared`: processes that left their rank's group before their parent ended,
 /// and the leader of the job's session.
 pub fn kill_adopted(spared: &[libc::pid_t]) {
+    // The kernel's list may lack children while others end, so only the second empty list in a row counts.
+    let mut was_empty = false;
     // Each round may adopt children of processes that were killed in the preceding round.
     for _ in 0..200 {
         let mut strangers = list_children();
         strangers.retain(|pid| !spared.contains(pid));
-        if strangers.is_empty() {
+        if std::mem::replace(&mut was_empty, strangers.is_empty()) && was_empty {
             return;
         }
         for &pid in &strangers {
