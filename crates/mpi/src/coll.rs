@@ -4,9 +4,9 @@
 //! Each file has one family of calls: the standard's call, which checks its arguments, and its algorithms. Each
 //! algorithm is written once, as an `async fn` over `fabric::Fabric`. On a communicator's channel it blocks and never
 //! suspends. In an outstanding call (`nonblocking`) it is a state machine in the request, which advances when a message
-//! arrives. Tests run it on a simulator. `coll_choice` chooses the algorithm. Long calls of ranks that share processors
-//! use memory that all of them map (`shared`). `arguments` has the arguments of calls, and `form` the three forms of a
-//! call.
+//! arrives. Tests run it on a simulator. `coll_choice` chooses the algorithm. Ranks of one host also use memory that
+//! all of them map: buffers for long data (`shared`), and lines for short data (`lines`). `arguments` has the arguments
+//! of calls, and `form` the three forms of a call.
 //!
 //! The result of a reduction depends only on the number of ranks, the count and the position, not on the order of
 //! arrival. All ranks of an allreduce get the same bits. An operation that does not commute is applied in rank order.

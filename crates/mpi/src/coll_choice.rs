@@ -19,8 +19,10 @@
 //! | reduce_scatter | allreduce | ring reduce-scatter |
 //! | scan, exscan | recursive doubling | recursive doubling |
 //!
-//! The shared buffers of `shared` are for blocking calls of ranks that share processors. In a short allreduce, two
-//! ranks exchange their operands. A long allreduce whose operation does not commute runs in pieces that fit the cache.
+//! The shared buffers of `shared` are for blocking calls of one host. Ranks with own processors synchronize them by the
+//! shared lines of `lines`. These ranks use lines and buffers instead of the algorithms above for barrier, bcast,
+//! allreduce, allgather, and for alltoall and reduce of some sizes. In a short allreduce, two ranks exchange their
+//! operands. A long allreduce whose operation does not commute runs in pieces that fit the cache.
 //!
 //! References: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH (2005);
 //! Bruck et al., Efficient Algorithms for All-to-All Communications (1997); Hensgen, Finkel and Manber, Two Algorithms
@@ -46,6 +48,7 @@ pub(crate) use asked::{
 };
 pub use kept::Placement;
 pub use nodes::NodeMap;
+pub(crate) use processors::CallPlace;
 pub use processors::JobProcessors;
 
 use asked::settle;
@@ -93,8 +96,9 @@ pub(crate) const ALLREDUCE_PIECE: u64 = 256 << 10;
 /// of two.
 const ALLREDUCE_RING: u64 = 256 << 10;
 const RING_BLOCK: u64 = 4 << 10;
+/// Maximum bytes of an element whose operands are combined in shared buffers.
 const SHARED_ELEMENT: u64 = 1 << 10;
-/// Maximum bytes of a broadcast and of an allreduce through shared lines. Longer allreduces use shared buffers.
+/// Maximum bytes of a broadcast and of an allreduce through shared lines. Longer calls use shared buffers.
 const LINE_BCAST: u64 = line_plan::CALL_BYTES as u64;
 const LINE_ALLREDUCE: u64 = 1 << 10;
 /// Maximum total bytes of an allgather through shared lines.
@@ -114,20 +118,20 @@ pub(crate) enum Barrier {
 }
 
 #[inline]
-pub(crate) fn barrier(ranks: u32, room: JobProcessors<'_>, may_line: bool) -> Barrier {
-    let usual = match room {
+pub(crate) fn barrier(ranks: u32, place: CallPlace<'_>) -> Barrier {
+    let usual = match place.room {
         JobProcessors::Hosts(on) => {
             on.choose(&BARRIER, 0, 0, |spread| hosts::barrier(spread, &NetworkCosts::TCP))
         }
         JobProcessors::Shared | JobProcessors::Tight if ranks > 2 => Barrier::Flat,
-        JobProcessors::Own if ranks > 2 && may_line => Barrier::Lines,
+        _ if place.uses_lines() => Barrier::Lines,
         _ => Barrier::Dissemination,
     };
     let may = |how| match how {
         Barrier::Flat => ranks > 2,
         Barrier::Dissemination => true,
-        Barrier::Lines => ranks > 2 && may_line,
-        Barrier::Nodes => room.has_levels(),
+        Barrier::Lines => place.may_line,
+        Barrier::Nodes => place.room.has_levels(),
     };
     settle(&BARRIER, usual, || 0, ranks, may)
 }
@@ -142,15 +146,15 @@ pub(crate) enum Bcast {
 }
 
 #[inline]
-pub(crate) fn bcast(
-    bytes: u64, ranks: u32, (room, may_share): (JobProcessors<'_>, bool), may_line: bool,
-) -> Bcast {
-    let may_line = may_line && ranks > 2 && (may_share || bytes <= LINE_BCAST);
+pub(crate) fn bcast(bytes: u64, ranks: u32, place: CallPlace<'_>) -> Bcast {
+    // Long data goes through shared buffers.
+    let fits = place.may_share || bytes <= LINE_BCAST;
+    let room = place.room;
     let usual = if ranks == 2 || room.is_flat(bytes, u64::MAX) {
         Bcast::Flat
     } else if let JobProcessors::Hosts(on) = room {
         on.choose(&BCAST, bytes, 0, |s| hosts::bcast(s, &NetworkCosts::TCP, bytes))
-    } else if may_line && room == JobProcessors::Own {
+    } else if fits && place.uses_lines() {
         Bcast::Lines
     } else if bytes >= BCAST_LONG && room == JobProcessors::Own {
         Bcast::ScatterAllgather
@@ -158,7 +162,7 @@ pub(crate) fn bcast(
         Bcast::Binomial
     };
     let may = |how| match how {
-        Bcast::Lines => may_line,
+        Bcast::Lines => fits && place.may_line,
         Bcast::Nodes => room.has_levels(),
         _ => true,
     };
@@ -205,22 +209,19 @@ pub(crate) enum Allgather {
 
 /// Chooses the algorithm for `total` bytes. `even` tells whether all blocks have one length and are adjacent in memory.
 #[inline]
-pub(crate) fn allgather(
-    total: u64, even: bool, ranks: u32, (room, may_share): (JobProcessors<'_>, bool),
-    may_line: bool,
-) -> Allgather {
+pub(crate) fn allgather(total: u64, even: bool, ranks: u32, place: CallPlace<'_>) -> Allgather {
+    let (room, may_share) = (place.room, place.may_share);
     let doubles = even && ranks.is_power_of_two();
-    let shares_lines = may_share && may_line && ranks > 2 && room == JobProcessors::Own;
-    let may_line = may_line && even && ranks > 2 && total <= LINE_ALLGATHER;
+    let fits_lines = even && total <= LINE_ALLGATHER;
     let usual = if ranks == 2 {
         Allgather::Ring
     } else if let JobProcessors::Hosts(on) = room {
         on.choose(&ALLGATHER, total, doubles.into(), |s| {
             hosts::allgather(s, &NetworkCosts::TCP, total, doubles)
         })
-    } else if may_line && room == JobProcessors::Own {
+    } else if fits_lines && place.uses_lines() {
         Allgather::Lines
-    } else if shares_lines || (may_share && room.shares_allgather(total, ranks)) {
+    } else if place.shares_by_lines() || (may_share && room.shares_allgather(total, ranks)) {
         Allgather::Shared
     } else if let Some(how) = room.allgather(total, ranks) {
         how
@@ -234,7 +235,7 @@ pub(crate) fn allgather(
     let may = |how| match how {
         Allgather::Doubling => doubles,
         Allgather::Shared => may_share,
-        Allgather::Lines => may_line,
+        Allgather::Lines => fits_lines && place.may_line,
         Allgather::Nodes => room.has_levels(),
         _ => true,
     };
@@ -257,13 +258,9 @@ pub(crate) enum Alltoall {
 }
 
 #[inline]
-pub(crate) fn alltoall(
-    block: u64, ranks: u32, in_place: bool, (room, may_share): (JobProcessors<'_>, bool),
-    may_line: bool,
-) -> Alltoall {
-    let shares_lines = may_share && may_line && ranks > 2 && room == JobProcessors::Own;
-    let usual = match usual_alltoall(block, ranks, room) {
-        _ if shares_lines && block <= SHARED_ALLTOALL => Alltoall::Shared,
+pub(crate) fn alltoall(block: u64, ranks: u32, in_place: bool, place: CallPlace<'_>) -> Alltoall {
+    let usual = match usual_alltoall(block, ranks, place.room) {
+        _ if block <= SHARED_ALLTOALL && place.shares_by_lines() => Alltoall::Shared,
         Alltoall::Together if in_place => in_place_alltoall(block.saturating_mul(ranks.into())),
         how => how,
     };
@@ -271,7 +268,7 @@ pub(crate) fn alltoall(
         Alltoall::Flat | Alltoall::Bruck => ranks > 2,
         Alltoall::Together => !in_place,
         Alltoall::Copied | Alltoall::Pairs => in_place,
-        Alltoall::Shared => may_share && ranks > 2,
+        Alltoall::Shared => place.may_share,
     };
     settle(&ALLTOALL, usual, || block, ranks, may)
 }
@@ -373,18 +370,16 @@ pub(crate) enum Reduce {
 }
 
 #[inline]
-pub(crate) fn reduce(
-    size: Size, ranks: u32, (room, may_share): (JobProcessors<'_>, bool), may_line: bool,
-) -> Reduce {
-    let may_share = may_share && size.has_short_elements() && ranks > 2;
-    let shares_lines = may_share && may_line && room == JobProcessors::Own;
+pub(crate) fn reduce(size: Size, ranks: u32, place: CallPlace<'_>) -> Reduce {
+    let room = place.room;
+    let fits_buffers = size.has_short_elements();
     let usual = if ranks == 2 || room.is_flat(size.bytes, FLAT_REDUCE) {
         Reduce::Flat
     } else if let JobProcessors::Hosts(on) = room {
         on.choose(&REDUCE, size.bytes, size.facts(ranks), |s| {
             hosts::reduce(s, &NetworkCosts::TCP, size, ranks)
         })
-    } else if shares_lines && size.bytes > LINE_ALLREDUCE {
+    } else if fits_buffers && size.bytes > LINE_ALLREDUCE && place.shares_by_lines() {
         Reduce::Shared
     } else if size.bytes >= REDUCE_LONG && size.can_share(ranks) {
         Reduce::Halving
@@ -393,7 +388,7 @@ pub(crate) fn reduce(
     };
     let may = |how| match how {
         Reduce::Halving => size.can_share(ranks),
-        Reduce::Shared => may_share,
+        Reduce::Shared => fits_buffers && place.may_share,
         Reduce::Nodes => room.may_combine(size),
         _ => true,
     };
@@ -412,14 +407,11 @@ pub(crate) enum Allreduce {
 }
 
 #[inline]
-pub(crate) fn allreduce(
-    size: Size, ranks: u32, (room, may_share): (JobProcessors<'_>, bool), may_line: bool,
-) -> Allreduce {
-    let may_line = may_line && ranks > 2 && size.is_contiguous;
+pub(crate) fn allreduce(size: Size, ranks: u32, place: CallPlace<'_>) -> Allreduce {
+    let room = place.room;
     let goes_round = size.order != ReductionOrder::Tree && size.goes_round(ranks);
-    let may_share = may_share && size.has_short_elements() && !goes_round;
-    let shares_lines = may_share && may_line && room == JobProcessors::Own;
-    let may_line = may_line && size.bytes <= LINE_ALLREDUCE;
+    let may_share = place.may_share && size.has_short_elements() && !goes_round;
+    let fits_lines = size.is_contiguous && size.bytes <= LINE_ALLREDUCE;
     let usual = if ranks <= 2 {
         let long = match room {
             JobProcessors::Hosts(_) => ALLREDUCE_LONG_APART,
@@ -437,9 +429,9 @@ pub(crate) fn allreduce(
         on.choose(&ALLREDUCE, size.bytes, size.facts(ranks), |s| {
             hosts::allreduce(s, &NetworkCosts::TCP, size, ranks)
         })
-    } else if may_line && room == JobProcessors::Own {
+    } else if fits_lines && place.uses_lines() {
         Allreduce::Lines
-    } else if shares_lines {
+    } else if may_share && place.shares_by_lines() {
         Allreduce::Shared
     } else if size.bytes < ALLREDUCE_LONG || !size.can_share(ranks) {
         Allreduce::Doubling
@@ -457,7 +449,7 @@ pub(crate) fn allreduce(
         Allreduce::HalvingDoubling => size.can_share(ranks),
         Allreduce::Ring => size.can_share(ranks) && size.order != ReductionOrder::Tree,
         Allreduce::Shared => may_share,
-        Allreduce::Lines => may_line,
+        Allreduce::Lines => fits_lines && place.may_line,
         Allreduce::Nodes => room.may_combine(size),
         Allreduce::Flat => true,
     };

@@ -29,7 +29,7 @@ impl Collective for Allgather {
         let sends = |_| self.send.data().or(into);
         compare(f, Arguments::new(&sends, &|_| into)).await?;
         let (ranks, total) = (f.size(), first.bytes().saturating_mul(f.size() as u64));
-        let how = choose::allgather(total, true, ranks, place(f), f.may_line());
+        let how = choose::allgather(total, true, ranks, place(f));
         let whole = first.part(0, first.count * ranks as u64);
         // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, own, &even_blocks(first), Some(whole)).await })
@@ -58,7 +58,7 @@ impl Collective for Allgatherv {
         let receives = |from| self.recv.data(from);
         compare(f, Arguments::new(&sends, &receives)).await?;
         let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
-        let how = choose::allgather(total, false, f.size(), place(f), f.may_line());
+        let how = choose::allgather(total, false, f.size(), place(f));
         // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, own, &block, None).await })
     }

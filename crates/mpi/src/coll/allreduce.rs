@@ -32,7 +32,7 @@ impl Collective for Allreduce {
             return Ok(());
         }
         let size = red.size(result.count, f.room());
-        let how = choose::allreduce(size, f.size(), place(f), f.may_line());
+        let how = choose::allreduce(size, f.size(), place(f));
         // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, red, operand, result).await })
     }

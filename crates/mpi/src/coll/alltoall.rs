@@ -33,7 +33,7 @@ impl Collective for Alltoall {
         let data = self.recv.data();
         let sends = |_| self.send.data().or(data);
         compare(f, Arguments::new(&sends, &|_| data)).await?;
-        let how = choose::alltoall(into.bytes(), f.size(), out.is_none(), place(f), f.may_line());
+        let how = choose::alltoall(into.bytes(), f.size(), out.is_none(), place(f));
         // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe {
             match out {

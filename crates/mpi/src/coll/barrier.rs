@@ -3,8 +3,8 @@
 
 use super::agreement::{self, Arguments, compare};
 use super::arguments::Collective;
-use super::choose::JobProcessors;
-use super::fabric::{CallFabric, Fabric};
+use super::choose::{CallPlace, JobProcessors};
+use super::fabric::{CallFabric, Fabric, place};
 use super::{choose, inter, lines, nodes};
 use crate::common::error::Result;
 use fastpath_protocol::buffer::Buffer;
@@ -34,13 +34,13 @@ pub(super) async fn run<F: Fabric>(f: &F) -> Result {
     match f.size() {
         1 => Ok(()),
         2 => {
-            choose::barrier(2, JobProcessors::Own, false);
+            choose::barrier(2, CallPlace::messages(JobProcessors::Own));
             // SAFETY: messages without bytes touch no memory.
             unsafe {
                 f.exchange(1 - f.rank(), Buffer::empty(), 1 - f.rank(), Buffer::empty()).await
             }
         }
-        ranks => run_many(f, choose::barrier(ranks, f.room(), f.may_line())).await,
+        ranks => run_many(f, choose::barrier(ranks, place(f))).await,
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) async unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) ->
     if f.size() == 1 || data.bytes() == 0 {
         return Ok(());
     }
-    let how = choose::bcast(data.bytes(), f.size(), place(f), f.may_line());
+    let how = choose::bcast(data.bytes(), f.size(), place(f));
     // SAFETY: VECTORS.
     unsafe { run_by(f, how, data, root).await }
 }

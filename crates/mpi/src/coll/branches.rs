@@ -8,7 +8,7 @@
 
 use super::choose;
 use super::choose::NodeMap;
-use super::fabric::{Batch, Fabric};
+use super::fabric::{self, Batch, Fabric};
 use super::local::Reduction;
 use super::nodes::Levels;
 use super::reduce;
@@ -93,8 +93,7 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
             let place = mine.next();
             if ranks.contains(&f.rank()) {
                 let part = levels.node.narrow(nodes, own, &ranks);
-                let how =
-                    choose::reduce(size, ranks.end - ranks.start, (part.room(), false), false);
+                let how = choose::reduce(size, ranks.end - ranks.start, fabric::place(&part));
                 let mut aside = Scratch::new(f);
                 let at_top = match place {
                     Some((_, place)) => Some(place),

@@ -2,8 +2,8 @@
 //! `coll.rs`.
 #![allow(unsafe_code)]
 
-use super::choose::JobProcessors;
 use super::choose::NodeMap;
+use super::choose::{CallPlace, JobProcessors};
 use super::lines::{self, Lines, NoLines};
 use super::nodes::room_of;
 use super::scratch::{NearMemory, OnStack};
@@ -242,9 +242,9 @@ impl Fabric for Channel<'_> {
     }
 }
 
-/// Returns how the ranks share processors, and whether buffers may be shared. The choice of an algorithm needs both.
-pub(super) fn place<F: Fabric>(f: &F) -> (JobProcessors<'_>, bool) {
-    (f.room(), f.may_share())
+/// Returns what the members share. The choice of an algorithm needs it.
+pub(super) fn place<F: Fabric>(f: &F) -> CallPlace<'_> {
+    CallPlace { room: f.room(), may_share: f.may_share(), may_line: f.may_line() }
 }
 
 /// Runs an algorithm on a blocking fabric, whose futures are always ready.

@@ -11,6 +11,7 @@ use super::allreduce::Allreduce;
 use super::alltoall::{Alltoall, AlltoallArrays};
 use super::arguments::{BlockArray, Collective, CollectiveBuffer, Operands};
 use super::bcast::Bcast;
+use super::choose::CallPlace;
 use super::fabric::{Batch, CallFabric, checked, trade};
 use super::gather::{Gather, Gatherv};
 use super::local::Reduction;
@@ -336,12 +337,8 @@ pub(super) async unsafe fn alltoall_arrays<C: CallFabric, B: BlockArray>(
 async unsafe fn reduce_near<C: CallFabric>(
     near: &C, red: &Reduction<'_>, operand: Vector<'_>, result: Vector<'_>,
 ) -> Result {
-    let how = choose::reduce(
-        red.size(operand.count, near.room()),
-        near.size(),
-        (near.room(), false),
-        false,
-    );
+    let place = CallPlace::messages(near.room());
+    let how = choose::reduce(red.size(operand.count, near.room()), near.size(), place);
     let red = &{ *red };
     let at = |v: Vector<'_>| red.at(v.ptr, v.count);
     let result = (near.rank() == 0).then(|| at(result));

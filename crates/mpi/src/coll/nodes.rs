@@ -218,10 +218,10 @@ pub(super) async fn barrier<F: Fabric>(f: &F, nodes: &NodeMap) -> Result {
     // SAFETY: messages without bytes touch no memory.
     unsafe { tree::pass_up(&node, 0, |_| nothing).await? };
     if let Some(heads) = heads {
-        let how = choose::barrier(heads.size(), heads.room(), false);
+        let how = choose::barrier(heads.size(), place(&heads));
         barrier::run_as(&heads, how).await?;
     }
-    let how = choose::bcast(0, node.size(), (node.room(), false), false);
+    let how = choose::bcast(0, node.size(), place(&node));
     // SAFETY: messages without bytes touch no memory.
     unsafe { bcast::run_as(&node, how, nothing, head).await }
 }
@@ -234,10 +234,10 @@ pub(super) async unsafe fn bcast<F: Fabric>(
     // SAFETY: VECTORS.
     unsafe {
         if let Some(heads) = heads {
-            let how = choose::bcast(data.bytes(), heads.size(), (heads.room(), false), false);
+            let how = choose::bcast(data.bytes(), heads.size(), place(&heads));
             bcast::run_as(&heads, how, data, nodes.of(root)).await?;
         }
-        let how = choose::bcast(data.bytes(), node.size(), (node.room(), false), false);
+        let how = choose::bcast(data.bytes(), node.size(), place(&node));
         bcast::run_as(&node, how, data, head).await
     }
 }
@@ -265,10 +265,10 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
     };
     // SAFETY: VECTORS; the scratch is as long as the operand.
     unsafe {
-        let how = choose::reduce(size, node.size(), (node.room(), false), false);
+        let how = choose::reduce(size, node.size(), place(&node));
         reduce::run_as(&node, how, red, operand, sum, head).await?;
         if let (Some(heads), Some(sum)) = (heads, sum) {
-            let how = choose::reduce(size, heads.size(), (heads.room(), false), false);
+            let how = choose::reduce(size, heads.size(), place(&heads));
             reduce::run_as(&heads, how, red, sum, result, nodes.of(root)).await?;
         }
     }
@@ -289,16 +289,16 @@ pub(super) async unsafe fn allreduce<'a, F: Fabric>(
             (levels.node, levels.head)
         } else {
             let Levels { node, head, heads } = levels;
-            let how = choose::reduce(size, node.size(), (node.room(), false), false);
+            let how = choose::reduce(size, node.size(), place(&node));
             let sum = heads.is_some().then_some(result);
             reduce::run_as(&node, how, red, operand, sum, head).await?;
             if let Some(heads) = heads {
-                let how = choose::allreduce(size, heads.size(), place(&heads), false);
+                let how = choose::allreduce(size, heads.size(), place(&heads));
                 allreduce::run_as(&heads, how, red, result, result).await?;
             }
             (node, head)
         };
-        let how = choose::bcast(size.bytes, node.size(), (node.room(), false), false);
+        let how = choose::bcast(size.bytes, node.size(), place(&node));
         bcast::run_as(&node, how, result, head).await
     }
 }
@@ -357,11 +357,11 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
                     to = to.wrapping_add(block(member).bytes() as usize);
                 }
             }
-            let how = choose::allgather(total, is_even, heads.size(), place(&heads), false);
+            let how = choose::allgather(total, is_even, heads.size(), place(&heads));
             let whole = is_even.then_some(all);
             allgather::run_as(&heads, how, None, &piece, whole).await?;
         }
-        let how = choose::bcast(total, node.size(), (node.room(), false), false);
+        let how = choose::bcast(total, node.size(), place(&node));
         bcast::run_as(&node, how, all, head).await?;
         if in_place.is_none() {
             let mut from = at;

@@ -35,8 +35,7 @@ impl Collective for Reduce {
         if operand.bytes() == 0 {
             return Ok(());
         }
-        let how =
-            choose::reduce(red.size(operand.count, f.room()), f.size(), place(f), f.may_line());
+        let how = choose::reduce(red.size(operand.count, f.room()), f.size(), place(f));
         // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, red, operand, result, root).await })
     }

@@ -155,8 +155,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
         match how {
             choose::ReduceScatter::Allreduce => {
                 let whole = scratch.elements(red.layout, operand.count)?;
-                let how =
-                    choose::allreduce(red.size(operand.count, f.room()), f.size(), place(f), false);
+                let how = choose::allreduce(red.size(operand.count, f.room()), f.size(), place(f));
                 f.apart(allreduce::run(f, how, red, operand, whole)).await?;
                 whole.part(first, count).copy_to(result)
             }

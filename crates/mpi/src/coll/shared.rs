@@ -1,5 +1,6 @@
 //! Collective calls through memory that all members map. Each member stores its data once, and all others read it.
-//! Short messages synchronize the members between the steps. VECTORS is defined in `coll.rs`.
+//! Shared lines or, if ranks share processors, short messages synchronize the members between the steps. VECTORS is
+//! defined in `coll.rs`.
 //!
 //! **BUFFERS.** A member writes its own buffer before a synchronization. Until the next synchronization, it reads the
 //! buffers of others or combines its part of them. Each member uses its two buffers in turn. A member writes a buffer
@@ -23,7 +24,7 @@ use crate::common::error::{Error, Result, SAME_ON_ALL_RANKS};
 pub(super) use crate::objects::shared_buffers::SharedBuffers;
 use crate::objects::shared_buffers::{BufferTurn, CallSize};
 use fastpath_base::clock;
-use fastpath_base::copy::copy_with;
+use fastpath_base::copy::{CopyLoop, copy_with};
 use fastpath_protocol::buffer::Buffer;
 use std::ops::Range;
 
@@ -63,32 +64,16 @@ impl<'f, F: Fabric> SharedRun<'f, F> {
         self.busy_ns += clock::now_ns().saturating_sub(began_ns);
     }
 
-    /// Copies `len` bytes of a block, from byte `done` on, into a buffer.
-    ///
-    /// # Safety
-    /// The block is readable, and the buffer has room for `len` bytes.
-    unsafe fn put(&mut self, data: Vector<'_>, done: u64, buffer: *mut u8, len: usize) {
-        let by = self.buffers.learnt.copy_loop(self.which);
-        // SAFETY: VECTORS; the buffer has `len` bytes.
-        self.time(|| unsafe {
-            match data.dense() {
-                Some(from) => copy_with(by, buffer, from.wrapping_add(done as usize), len),
-                None => {
-                    data.layout.pack_to(data.ptr, data.count, done, buffer, len);
-                }
-            }
-        });
+    /// Returns the loop by which this call copies into a buffer.
+    fn copy_loop(&self) -> CopyLoop {
+        self.buffers.learnt.copy_loop(self.which)
     }
 
-    /// Copies `len` bytes from a buffer into a block, from byte `done` on.
-    ///
-    /// # Safety
-    /// The block is writable, and the buffer has `len` bytes.
-    unsafe fn take(&mut self, buffer: *const u8, data: Vector<'_>, done: u64, len: usize) {
-        // SAFETY: VECTORS; the buffer has `len` bytes.
-        self.time(|| unsafe {
-            data.layout.unpack_from(data.ptr, data.count, done, buffer, len);
-        });
+    /// Returns the work time since the last synchronization, and at the first one that since the previous call.
+    fn take_times(&mut self) -> (u64, u64) {
+        let is_first = std::mem::take(&mut self.is_first);
+        let before_ns = if is_first { self.buffers.learnt.take_rest() } else { 0 };
+        (std::mem::take(&mut self.busy_ns), before_ns)
     }
 
     /// Synchronizes all members, through lines where each has a processor. The caller keeps the returned call of lines
@@ -109,9 +94,9 @@ impl<'f, F: Fabric> SharedRun<'f, F> {
 
     /// Synchronizes all members through lines. All receive the work times, and the loop that rank 0 has chosen before.
     async fn meet_by_lines<L: Lines>(&mut self, lines: &L, bytes: u64) -> Result {
+        let (busy_ns, before_ns) = self.take_times();
         let learnt = &self.buffers.learnt;
-        let before_ns = if std::mem::take(&mut self.is_first) { learnt.take_rest() } else { 0 };
-        let mut words = [bytes, std::mem::take(&mut self.busy_ns), before_ns, learnt.take_untold()];
+        let mut words = [bytes, busy_ns, before_ns, learnt.take_pending()];
         lines::exchange_words(lines, &mut words, |own, theirs| {
             own[0] = if own[0] == theirs[0] { own[0] } else { UNEQUAL };
             for (own, theirs) in own[1..].iter_mut().zip(&theirs[1..]) {
@@ -120,7 +105,7 @@ impl<'f, F: Fabric> SharedRun<'f, F> {
         })
         .await?;
         if self.f.rank() == 0 {
-            learnt.keep_untold(learnt.note(self.which, words[1], words[2]));
+            learnt.set_pending(learnt.note(self.which, words[1], words[2]));
         }
         learnt.follow(words[3]);
         match words[0] == bytes {
@@ -132,12 +117,9 @@ impl<'f, F: Fabric> SharedRun<'f, F> {
     /// Synchronizes all members by messages. Rank 0 receives their work times, and sends the copy loop for the next
     /// call. `bytes` must be equal on all members.
     async fn meet_by_messages(&mut self, bytes: u64) -> Result {
+        let (busy_ns, before_ns) = self.take_times();
         let (f, learnt) = (self.f, &self.buffers.learnt);
-        let before_ns = match std::mem::take(&mut self.is_first) {
-            true => learnt.take_rest(),
-            false => 0,
-        };
-        let mut words = [bytes, std::mem::take(&mut self.busy_ns), before_ns];
+        let mut words = [bytes, busy_ns, before_ns];
         let data = |words: &mut [u64; 3]| Buffer::contiguous(words.as_mut_ptr().cast(), 24);
         // SAFETY: `words` outlives the messages.
         unsafe {
@@ -175,6 +157,29 @@ impl<'f, F: Fabric> SharedRun<'f, F> {
     }
 }
 
+/// Copies `len` bytes of a block, from byte `done` on, into a buffer.
+///
+/// # Safety
+/// The block is readable, and the buffer has room for `len` bytes.
+unsafe fn put(by: CopyLoop, data: Vector<'_>, done: u64, buffer: *mut u8, len: usize) {
+    // SAFETY: VECTORS; the buffer has `len` bytes.
+    unsafe {
+        match data.dense() {
+            Some(from) => copy_with(by, buffer, from.wrapping_add(done as usize), len),
+            None => _ = data.layout.pack_to(data.ptr, data.count, done, buffer, len),
+        }
+    }
+}
+
+/// Copies `len` bytes from a buffer into a block, from byte `done` on.
+///
+/// # Safety
+/// The block is writable, and the buffer has `len` bytes.
+unsafe fn take(buffer: *const u8, data: Vector<'_>, done: u64, len: usize) {
+    // SAFETY: VECTORS; the buffer has `len` bytes.
+    unsafe { _ = data.layout.unpack_from(data.ptr, data.count, done, buffer, len) };
+}
+
 #[cold]
 #[inline(never)]
 pub(super) fn disagree(bytes: u64) -> Error {
@@ -205,13 +210,14 @@ pub(super) async unsafe fn reduce<F: Fabric>(
         let turn = buffers.turn();
         // SAFETY: BUFFERS.
         unsafe {
-            run.put(operand, done, turn.of(f.rank()), len as usize);
+            let by = run.copy_loop();
+            run.time(|| put(by, operand, done, turn.of(f.rank()), len as usize));
             drop(run.meet(bytes - done).await?);
             let mine = part(red, len / size, f.rank(), f.size());
             run.time(|| combine(red, turn, f.size(), mine));
             let reading = run.meet(bytes - done).await?;
             if let Some(result) = result {
-                run.take(turn.of(f.size() - 1), result, done, len as usize);
+                run.time(|| take(turn.of(f.size() - 1), result, done, len as usize));
             }
             drop(reading);
         }
@@ -270,12 +276,15 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
         let rest = |bytes: u64| (bytes.saturating_sub(done) as usize).min(buffers.bytes);
         // SAFETY: BUFFERS.
         unsafe {
-            run.put(own, done, turn.of(f.rank()), rest(own.bytes()));
+            let by = run.copy_loop();
+            run.time(|| put(by, own, done, turn.of(f.rank()), rest(own.bytes())));
             let reading = run.meet(total.wrapping_sub(done)).await?;
-            for rank in (1..f.size()).map(|k| (f.rank() + k) % f.size()) {
-                let into = block(rank);
-                run.take(turn.of(rank), into, done, rest(into.bytes()));
-            }
+            run.time(|| {
+                for rank in (1..f.size()).map(|k| (f.rank() + k) % f.size()) {
+                    let into = block(rank);
+                    take(turn.of(rank), into, done, rest(into.bytes()));
+                }
+            });
             drop(reading);
         }
         done += buffers.bytes as u64;
@@ -302,17 +311,15 @@ pub(super) async unsafe fn alltoall<'a, 'b, F: Fabric>(
     while done < bytes {
         let turn = buffers.turn();
         let len = at_once.min((bytes - done) as usize);
+        let stride = len.next_multiple_of(64).min(at_once);
         let others = || (1..ranks).map(|k| (f.rank() + k) % ranks);
-        let place = |of: u32, to: u32| turn.of(of).wrapping_add(to as usize * at_once);
+        let place = |of: u32, to: u32| turn.of(of).wrapping_add(to as usize * stride);
         // SAFETY: BUFFERS; the places of `ranks` pieces fit a buffer.
         unsafe {
-            for to in others() {
-                run.put(out(to), done, place(f.rank(), to), len);
-            }
+            let by = run.copy_loop();
+            run.time(|| others().for_each(|to| put(by, out(to), done, place(f.rank(), to), len)));
             let reading = run.meet(bytes - done).await?;
-            for from in others() {
-                run.take(place(from, f.rank()), into(from), done, len);
-            }
+            run.time(|| others().for_each(|of| take(place(of, f.rank()), into(of), done, len)));
             drop(reading);
         }
         done += len as u64;

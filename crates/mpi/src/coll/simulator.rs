@@ -22,8 +22,10 @@ use crate::objects::shared_lines::{self, SharedLines};
 use fastpath_protocol::buffer::Buffer;
 use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
+use std::future::poll_fn;
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::{Condvar, Mutex, MutexGuard};
+use std::task::Poll;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -211,6 +213,16 @@ impl SimWorld {
     }
 }
 
+/// Suspends the running task once.
+async fn suspend() {
+    let mut has_waited = false;
+    poll_fn(|_| match std::mem::replace(&mut has_waited, true) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
+}
+
 /// Packs the data of a buffer. Safety: the buffer is readable.
 unsafe fn pack(buffer: &Buffer) -> Vec<u8> {
     let mut bytes = vec![0; buffer.bytes as usize];
@@ -248,10 +260,6 @@ impl LineWait for &SimRank<'_> {
             std::thread::yield_now();
         }
         Ok(())
-    }
-
-    fn wait_for_end(&self, rank: u32, poll: &mut dyn FnMut() -> bool) -> Result {
-        self.wait(&[rank], &Cell::new(1), poll)
     }
 
     fn wake(&self, _: u32) {}

@@ -95,10 +95,7 @@ impl LinePlan {
         let ranks = places.len() as u32;
         let mut order: Vec<u32> = (0..ranks).collect();
         order.sort_by_key(|&rank| (places[rank as usize], rank));
-        let radices = match group_sizes(places) {
-            Some(levels) => join_radices(&levels, costs),
-            None => None,
-        };
+        let radices = group_sizes(places).and_then(|levels| join_radices(&levels, costs));
         let flat = || choose_radices(ranks, worst_ns(places, costs), costs.next_ns);
         let is_in_order = order.is_sorted();
         let in_order = match (&radices, is_in_order) {
@@ -129,6 +126,7 @@ impl LinePlan {
         self.in_order.last().map_or(1, |round| round.length.into())
     }
 
+    /// Returns the largest number of values that any member publishes in a reduction in rank order.
     pub(crate) fn most_values(&self) -> u64 {
         self.most_values
     }
@@ -167,8 +165,8 @@ impl LinePlan {
     }
 }
 
-/// Returns the number of ranks in an L3, of L3s in a socket, and of sockets, each with the latency class of its level;
-/// `None` if groups of a level differ in size.
+/// Returns the number of ranks in an L3, of L3s in a socket, and of sockets; `None` if groups of a level differ in
+/// size.
 fn group_sizes(places: &[CachePlace]) -> Option<[u32; 3]> {
     let mut sorted = places.to_vec();
     sorted.sort();
@@ -183,7 +181,7 @@ fn group_sizes(places: &[CachePlace]) -> Option<[u32; 3]> {
     Some([ranks, l3s, sorted.len() as u32])
 }
 
-/// Latency between the two most distant ranks.
+/// Returns the latency between the two most distant ranks.
 fn worst_ns(places: &[CachePlace], costs: &LineCosts) -> f64 {
     let first = places.first().copied().unwrap_or_default();
     if places.iter().any(|place| place.socket != first.socket) {

@@ -15,12 +15,39 @@ const MANY_RANKS: u32 = 16;
 /// Maximum total bytes of [`Allgather::Together`] where ranks share processors: up to [`FEW_RANKS`] ranks, and above.
 const TOGETHER_FEW: u64 = 128 << 10;
 const TOGETHER_MORE: u64 = 2 << 20;
-/// Minimum bytes of an allreduce through shared buffers, for few and for many ranks, and maximum bytes of an element.
+/// Minimum bytes of an allreduce through shared buffers where ranks share processors, for few and for many ranks.
 const SHARED_ALLREDUCE: u64 = FLAT_ALLREDUCE + 1;
 const SHARED_ALLREDUCE_MANY: u64 = 16 << 10;
-/// Minimum total bytes of an allgather through shared buffers, for few ranks and for more.
+/// Minimum total bytes of an allgather through shared buffers where ranks share processors, for few ranks and for more.
 const SHARED_ALLGATHER: u64 = 32 << 10;
 const SHARED_ALLGATHER_MORE: u64 = 8 << 10;
+
+/// What the ranks of a call share. Equal on all of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallPlace<'a> {
+    pub(crate) room: JobProcessors<'a>,
+    /// Whether shared buffers may be used; false for fewer than 3 ranks.
+    pub(crate) may_share: bool,
+    /// Whether shared lines may be used; false for fewer than 3 ranks.
+    pub(crate) may_line: bool,
+}
+
+impl<'a> CallPlace<'a> {
+    /// Returns the place of ranks that have only messages.
+    pub(crate) fn messages(room: JobProcessors<'a>) -> CallPlace<'a> {
+        CallPlace { room, may_share: false, may_line: false }
+    }
+
+    /// Returns whether calls use lines by default.
+    pub(super) fn uses_lines(self) -> bool {
+        self.may_line && self.room == JobProcessors::Own
+    }
+
+    /// Returns whether calls use shared buffers, synchronized by lines, by default.
+    pub(super) fn shares_by_lines(self) -> bool {
+        self.may_share && self.uses_lines()
+    }
+}
 
 /// Whether the job has a processor for each of its ranks, awake or asleep. Constant, and equal on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

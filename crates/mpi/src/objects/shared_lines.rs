@@ -26,10 +26,10 @@ pub(crate) const BYTES: usize = AREAS_AT + AREAS as usize * AREA;
 /// Number of low bits of a header that hold the bytes. The number of the call is above them.
 const LENGTH_BITS: u32 = 16;
 
-const _: () = assert!(BYTES <= 64 << 10 && AREA < 1 << LENGTH_BITS);
+const _: () = assert!(BYTES <= 64 << 10 && STEP_BYTES < 1 << LENGTH_BITS);
 
-/// Last use of a line or of a part of an area.
-type Use = Cell<Option<(u64, Readers)>>;
+/// Last use of a line, or of a step's part of an area: the call, and the readers.
+type LastUse = Cell<Option<(u64, Readers)>>;
 
 /// Lines of all members of a communicator, mapped into this process.
 pub struct SharedLines {
@@ -41,8 +41,8 @@ pub struct SharedLines {
     ended: Box<[Cell<u64>]>,
     /// Last call that all members are known to have ended.
     all_ended: Cell<u64>,
-    line_uses: [[Use; MAX_ROUNDS]; LINE_SETS as usize],
-    area_uses: [[Use; MAX_ROUNDS]; AREAS as usize],
+    line_uses: [[LastUse; MAX_ROUNDS]; LINE_SETS as usize],
+    area_uses: [[LastUse; MAX_ROUNDS]; AREAS as usize],
     /// Members whose progress this member has read.
     #[cfg(test)]
     pub(crate) progress_reads: std::cell::RefCell<Vec<u32>>,
@@ -140,16 +140,19 @@ impl SharedLines {
 
     /// Returns the first reader of earlier data in the memory of a step that has not ended the call of that data.
     pub(crate) fn find_late_reader(&self, call: u64, step: u32, bytes: usize) -> Option<u32> {
+        self.find_late(self.last_use(call, step, bytes), call)
+    }
+
+    #[inline]
+    fn last_use(&self, call: u64, step: u32, bytes: usize) -> &LastUse {
         match bytes <= LINE_BYTES {
-            true => {
-                self.find_late(&self.line_uses[(call % LINE_SETS) as usize][step as usize], call)
-            }
-            false => self.find_late(&self.area_uses[(call % AREAS) as usize][step as usize], call),
+            true => &self.line_uses[(call % LINE_SETS) as usize][step as usize],
+            false => &self.area_uses[(call % AREAS) as usize][step as usize],
         }
     }
 
     #[inline]
-    fn find_late(&self, used: &Use, call: u64) -> Option<u32> {
+    fn find_late(&self, used: &LastUse, call: u64) -> Option<u32> {
         let (before, readers) = used.get().filter(|&(before, _)| before != call)?;
         let mut late = None;
         self.plan.each_reader(readers, |rank| {
@@ -172,11 +175,7 @@ impl SharedLines {
     pub(crate) unsafe fn publish(
         &self, call: u64, step: u32, bytes: usize, fill: impl FnOnce(*mut u8), readers: Readers,
     ) {
-        let used = match bytes <= LINE_BYTES {
-            true => &self.line_uses[(call % LINE_SETS) as usize][step as usize],
-            false => &self.area_uses[(call % AREAS) as usize][step as usize],
-        };
-        used.set(Some((call, readers)));
+        self.last_use(call, step, bytes).set(Some((call, readers)));
         let at = self.address(self.plan.rank(), call, step, bytes);
         fill(at.wrapping_add(HEADER));
         // SAFETY: the memory is mapped as long as this object lives, aligned, and used for this word atomically.

@@ -478,7 +478,7 @@ impl<'a> Channel<'a> {
     /// Returns the error of a message that is shorter than expected. The layer below detects messages that are longer.
     #[cold]
     #[inline(never)]
-    fn refuse_length(&self, from: u32, expected: u64, sent: u64) -> Error {
+    pub(crate) fn refuse_length(&self, from: u32, expected: u64, sent: u64) -> Error {
         let args = self.args(from, &Buffer::empty());
         fault::explain_disagreement(MPI_ERR_TRUNCATE, &args, expected, sent)
     }
@@ -537,7 +537,7 @@ impl<'a> Channel<'a> {
         MatchCriteria { peer: self.world_rank(from), tag: self.tag, key: self.context().key(from) }
     }
 
-    fn args(&self, peer: u32, data: &Buffer) -> Args {
+    pub(crate) fn args(&self, peer: u32, data: &Buffer) -> Args {
         let comm = self.comm.handle.get();
         Args { buf: data.ptr, count: 0, datatype: 0, peer: peer as i32, tag: self.tag, comm }
     }

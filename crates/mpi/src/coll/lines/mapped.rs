@@ -4,15 +4,14 @@
 use super::super::mapping::map_members;
 use super::member::{LineCall, LineWait};
 use crate::coll_choice::line_plan::{CachePlace, LineCosts, LinePlan};
-use crate::common::consts::MPI_ERR_TRUNCATE;
-use crate::common::error::{Error, Result};
+use crate::common::error::Result;
 use crate::common::lock;
-use crate::objects::arguments::Args;
 use crate::objects::shared_lines::{BYTES, MappedLines, SharedLines};
 use crate::p2p::channel::Channel;
 use crate::p2p::channel::deadlock;
 use crate::p2p::fault;
 use fastpath_base::host_topology::DomainLevel;
+use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::waiting::{Note, SPIN_POLLS, spin};
 use fastpath_protocol::{Fault, Worker};
 use fastpath_segment::AwaitedRanks;
@@ -24,14 +23,14 @@ const MOST_RANKS: u32 = 1024;
 /// that they use for a few calls.
 const FIRST_CALLS: u32 = 4;
 
-/// Returns whether the channel's communicator may have lines: several ranks, on one host, of one world, and no earlier
-/// failure to map. Equal on all members. Ranks of different worlds may know different places of each other.
+/// Returns whether the channel's communicator may have lines: at least 3 ranks, on one host, of one world, and no
+/// earlier failure to map. Equal on all members. Ranks of different worlds may know different places of each other.
 #[inline]
 pub(in super::super) fn may_be_there(f: &Channel<'_>) -> bool {
     match f.comm.lines.get() {
         Some(mapped) => mapped.is_some(),
         None => {
-            (2..=MOST_RANKS).contains(&f.comm.size())
+            (3..=MOST_RANKS).contains(&f.comm.size())
                 && f.comm.collective_sequence.get() > FIRST_CALLS
                 && f.comm.nodes(f.process).is_none()
                 && *f.comm.is_one_world.get_or_init(|| has_one_world(f))
@@ -123,27 +122,12 @@ impl LineWait for &Channel<'_> {
     #[cold]
     #[inline(never)]
     fn defer_length(&self, from: u32, expected: usize, found: usize) {
-        let args = self.args_of(from);
-        let (expected, found) = (expected as u64, found as u64);
-        let error = fault::explain_disagreement(MPI_ERR_TRUNCATE, &args, expected, found);
-        // The error has the class that `put_off` defers.
-        _ = self.put_off(Err(error));
+        // `put_off` keeps an error of this class.
+        _ = self.put_off(Err(self.refuse_length(from, expected as u64, found as u64)));
     }
 }
 
 impl Channel<'_> {
-    fn args_of(&self, peer: u32) -> Args {
-        let comm = self.comm.handle.get();
-        Args {
-            buf: std::ptr::null_mut(),
-            count: 0,
-            datatype: 0,
-            peer: peer as i32,
-            tag: self.tag,
-            comm,
-        }
-    }
-
     #[cold]
     #[inline(never)]
     fn wait_long(
@@ -168,28 +152,24 @@ impl Channel<'_> {
             awaited: AwaitedRanks::of(&worlds),
             naps,
         };
-        let mut outcome: std::result::Result<(), u32> = Ok(());
+        let mut missing = None;
         let done = |w: &mut Worker| {
             if poll() {
                 return true;
             }
             let gone = awaited().find(|&rank| w.peer_has_left(self.world_rank(rank)));
             // A member may have published its line before it left.
-            if let Some(rank) = gone.filter(|_| !poll()) {
-                outcome = Err(rank);
-            }
+            missing = gone.filter(|_| !poll());
             gone.is_some()
         };
         // SAFETY: the worker lives while MPI runs, and no reference to it is held across the wait.
         unsafe { deadlock::wait_until(self.process, worker, None, &note, done) };
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(rank) => Err(self.refuse_gone(rank)),
+        match missing {
+            None => Ok(()),
+            Some(rank) => {
+                let args = self.args(rank, &Buffer::empty());
+                Err(fault::explain(Fault::PeerGone, &args, 0, 0))
+            }
         }
-    }
-
-    #[cold]
-    fn refuse_gone(&self, rank: u32) -> Error {
-        fault::explain(Fault::PeerGone, &self.args_of(rank), 0, 0)
     }
 }

@@ -15,7 +15,9 @@ pub(crate) trait LineWait {
     fn wait(&self, from: &[u32], pending: &Cell<u64>, poll: &mut dyn FnMut() -> bool) -> Result;
 
     /// Waits until `poll` returns true because member `rank` has ended calls. Errors: the member has left.
-    fn wait_for_end(&self, rank: u32, poll: &mut dyn FnMut() -> bool) -> Result;
+    fn wait_for_end(&self, rank: u32, poll: &mut dyn FnMut() -> bool) -> Result {
+        self.wait(&[rank], &Cell::new(1), poll)
+    }
 
     /// Wakes a member that sleeps.
     fn wake(&self, rank: u32);
@@ -47,20 +49,12 @@ impl<W: LineWait> LineCall<'_, W> {
     /// Waits until the memory of a step is free.
     #[cold]
     #[inline(never)]
-    fn wait_for_readers(&self, step: u32, bytes: usize, late: u32) -> Result {
-        let late = Cell::new(late);
-        loop {
-            let mut is_over = || {
-                let next = self.lines.find_late_reader(self.call, step, bytes);
-                let changed = next != Some(late.get());
-                late.set(next.unwrap_or(u32::MAX));
-                changed
-            };
-            self.wait.wait_for_end(late.get(), &mut is_over)?;
-            if late.get() == u32::MAX {
-                return Ok(());
-            }
+    fn wait_for_readers(&self, step: u32, bytes: usize) -> Result {
+        let find_late = || self.lines.find_late_reader(self.call, step, bytes);
+        while let Some(late) = find_late() {
+            self.wait.wait_for_end(late, &mut || find_late() != Some(late))?;
         }
+        Ok(())
     }
 }
 
@@ -77,8 +71,7 @@ impl<W: LineWait> Lines for LineCall<'_, W> {
     async fn wait_for_end(&self, call: u64) -> Result {
         for rank in (0..self.plan().ranks()).filter(|&rank| rank != self.plan().rank()) {
             if !self.lines.has_ended(rank, call) {
-                let mut has_ended = || self.lines.has_ended(rank, call);
-                self.wait.wait_for_end(rank, &mut has_ended)?;
+                self.wait.wait_for_end(rank, &mut || self.lines.has_ended(rank, call))?;
             }
         }
         Ok(())
@@ -98,8 +91,8 @@ impl<W: LineWait> Lines for LineCall<'_, W> {
     async unsafe fn publish(
         &self, step: u32, bytes: usize, fill: impl FnOnce(*mut u8), readers: Readers,
     ) -> Result {
-        if let Some(late) = self.lines.find_late_reader(self.call, step, bytes) {
-            self.wait_for_readers(step, bytes, late)?;
+        if self.lines.find_late_reader(self.call, step, bytes).is_some() {
+            self.wait_for_readers(step, bytes)?;
         }
         // SAFETY: the memory of the step is free, and the caller promises that the data fits.
         unsafe { self.lines.publish(self.call, step, bytes, fill, readers) };

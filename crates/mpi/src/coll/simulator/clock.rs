@@ -8,6 +8,7 @@
 use super::super::choose::{JobProcessors, NetworkCosts};
 use super::super::fabric::Fabric;
 use super::super::scratch::OnStack;
+use super::suspend;
 use crate::coll_choice::NodeMap;
 use crate::common::error::Result;
 use fastpath_protocol::buffer::Buffer;
@@ -151,19 +152,13 @@ pub(in super::super) enum Ticket {
 impl Rank<'_> {
     /// Suspends this rank until no other rank has an earlier clock.
     async fn take_turns(&self) {
-        let mut has_waited = false;
-        poll_fn(|_| {
-            if has_waited {
-                return Poll::Ready(());
-            }
-            has_waited = true;
-            self.hosts.add_arithmetic(self.rank);
-            let mut state = self.hosts.state.borrow_mut();
+        self.hosts.add_arithmetic(self.rank);
+        {
+            let state = &mut *self.hosts.state.borrow_mut();
             let at = state.clocks[self.rank as usize];
             state.ready.push(Reverse((at, self.rank)));
-            Poll::Pending
-        })
-        .await;
+        }
+        suspend().await;
     }
 
     fn post_send(&self, to: u32, bytes: u64) -> Ticket {

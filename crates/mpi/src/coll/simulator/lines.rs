@@ -12,7 +12,7 @@ use super::super::fabric::Fabric;
 use super::super::lines::Lines;
 use super::super::scratch::OnStack;
 use super::machine::Machine;
-use super::{LineMemory, pack, unpack};
+use super::{LineMemory, pack, suspend, unpack};
 use crate::coll_choice::line_plan::{LineCosts, LinePlan, Readers};
 use crate::common::error::Result;
 use crate::objects::shared_buffers::{self, BUFFER_BYTES, SharedBuffers};
@@ -21,7 +21,6 @@ use fastpath_protocol::buffer::Buffer;
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -226,16 +225,8 @@ impl<'h> Rank<'h> {
 
     /// Suspends this rank until no other rank has an earlier clock.
     async fn take_turns(&self) {
-        let mut has_waited = false;
-        poll_fn(|_| {
-            if has_waited {
-                return Poll::Ready(());
-            }
-            has_waited = true;
-            self.with(|s| s.ready.push(Reverse((s.clocks[self.rank as usize], self.rank))));
-            Poll::Pending
-        })
-        .await;
+        self.with(|s| s.ready.push(Reverse((s.clocks[self.rank as usize], self.rank))));
+        suspend().await;
     }
 
     /// Stores a line, and `bytes` bytes of data from it on.
@@ -263,12 +254,7 @@ impl<'h> Rank<'h> {
                 }
             }
         });
-        let mut has_waited = false;
-        poll_fn(|_| match std::mem::replace(&mut has_waited, true) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        })
-        .await;
+        suspend().await;
         let arrivals = self.with(|s| std::mem::take(&mut s.loads[self.rank as usize].arrivals));
         arrivals.into_iter().map(|(_, index, _)| index).collect()
     }

@@ -28,10 +28,6 @@ impl LineWait for Spin {
         Ok(())
     }
 
-    fn wait_for_end(&self, rank: u32, poll: &mut dyn FnMut() -> bool) -> Result {
-        self.wait(&[rank], &Cell::new(1), poll)
-    }
-
     fn wake(&self, _: u32) {}
 
     fn defer_length(&self, from: u32, expected: usize, found: usize) {

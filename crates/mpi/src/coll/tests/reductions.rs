@@ -354,6 +354,11 @@ fn deal_evenly__covers_every_element_once() {
     }
 }
 
+/// Returns the place of ranks on one host that may use shared buffers if `may_share`.
+fn sharing(room: JobProcessors<'_>, may_share: bool) -> CallPlace<'_> {
+    CallPlace { may_share, ..CallPlace::messages(room) }
+}
+
 #[test]
 fn choice__shares_arithmetic_only_where_it_may() {
     for ranks in 2u32..40 {
@@ -370,17 +375,15 @@ fn choice__shares_arithmetic_only_where_it_may() {
                 assert!(!shared.contains(&choose::allreduce(
                     size(false, bytes),
                     ranks,
-                    (room, true),
-                    false
+                    sharing(room, true)
                 )));
                 assert!(!shared.contains(&choose::allreduce(
                     size(true, 1),
                     ranks,
-                    (room, true),
-                    false
+                    sharing(room, true)
                 )));
                 assert_ne!(
-                    choose::reduce(size(false, bytes), ranks, (room, false), false),
+                    choose::reduce(size(false, bytes), ranks, CallPlace::messages(room)),
                     Reduce::Halving
                 );
             }
@@ -404,8 +407,8 @@ fn choice__goes_through_shared_buffers_where_ranks_share_processors_and_have_som
     let long = size(128 << 10, true);
     for room in [JobProcessors::Shared, JobProcessors::Tight] {
         for ranks in 3..=64 {
-            let reduce = |size, may| choose::allreduce(size, ranks, (room, may), false);
-            let gather = |total, may| choose::allgather(total, true, ranks, (room, may), false);
+            let reduce = |size, may| choose::allreduce(size, ranks, sharing(room, may));
+            let gather = |total, may| choose::allgather(total, true, ranks, sharing(room, may));
             assert_eq!(reduce(long, true), Allreduce::Shared);
             assert_ne!(reduce(long, false), Allreduce::Shared);
             assert_ne!(reduce(size(8 << 10, true), true), Allreduce::Shared);
@@ -415,10 +418,10 @@ fn choice__goes_through_shared_buffers_where_ranks_share_processors_and_have_som
             assert_ne!(gather(4 << 10, true), Allgather::Shared);
         }
     }
-    assert_ne!(choose::allreduce(long, 8, (JobProcessors::Own, true), false), Allreduce::Shared);
+    assert_ne!(choose::allreduce(long, 8, sharing(JobProcessors::Own, true)), Allreduce::Shared);
     // The ring combines operands in an order of its own, so it is chosen by the vector and the number of ranks alone.
     let round = Size { commutes: true, ..size(1 << 20, true) };
-    assert_eq!(choose::allreduce(round, 6, (JobProcessors::Tight, true), false), Allreduce::Ring);
+    assert_eq!(choose::allreduce(round, 6, sharing(JobProcessors::Tight, true)), Allreduce::Ring);
 }
 
 /// Checks which algorithms combine in the common order of the tree.
@@ -441,13 +444,13 @@ fn choice__of_what_is_rounded_is_by_ranks_and_count_alone() {
             .collect();
         let mut goes_round = Vec::new();
         for &room in &rooms {
-            let how = choose::allreduce(size(ReductionOrder::Fixed), ranks, (room, true), false);
+            let how = choose::allreduce(size(ReductionOrder::Fixed), ranks, sharing(room, true));
             goes_round.push(how == Allreduce::Ring);
             let mixed = matches!(room, JobProcessors::Hosts(on) if !on.spread.in_blocks);
             assert!(!mixed || how != Allreduce::Nodes, "{ranks} {bytes}");
-            let how = choose::reduce(size(ReductionOrder::Fixed), ranks, (room, false), false);
+            let how = choose::reduce(size(ReductionOrder::Fixed), ranks, CallPlace::messages(room));
             assert!(!mixed || how != Reduce::Nodes, "{ranks} {bytes}");
-            let part = choose::allreduce(size(ReductionOrder::Tree), ranks, (room, true), false);
+            let part = choose::allreduce(size(ReductionOrder::Tree), ranks, sharing(room, true));
             assert_ne!(part, Allreduce::Ring, "{ranks} {bytes}");
         }
         let first = goes_round[0];

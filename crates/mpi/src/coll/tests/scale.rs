@@ -137,7 +137,7 @@ fn simulate(call: ScaleCall, case: ScaleCase, network: &NetworkCosts) -> ScaleTa
     match call {
         ScaleCall::Barrier => {
             let all = [Barrier::Dissemination, Barrier::Nodes];
-            let chosen = choose::barrier(ranks, room, false);
+            let chosen = choose::barrier(ranks, CallPlace::messages(room));
             measure(chosen, &all, &[], (0.0, false), |how| {
                 hosts.run(|f| async move { barrier::run_many(&f, how).await })
             })
@@ -145,7 +145,7 @@ fn simulate(call: ScaleCall, case: ScaleCase, network: &NetworkCosts) -> ScaleTa
         ScaleCall::Bcast => {
             let all = [Bcast::Binomial, Bcast::Nodes];
             let (rings, least) = ([Bcast::ScatterAllgather], passes + round);
-            let chosen = choose::bcast(bytes, ranks, (room, false), false);
+            let chosen = choose::bcast(bytes, ranks, CallPlace::messages(room));
             measure(chosen, &all, &rings, (least, may_run), |how| {
                 hosts.run(|f| async move {
                     // SAFETY: the memory of the hosts is long enough, and its contents are not read.
@@ -159,7 +159,7 @@ fn simulate(call: ScaleCall, case: ScaleCase, network: &NetworkCosts) -> ScaleTa
                 (Reduce::Halving, size.can_share(ranks)),
                 (Reduce::Nodes, spread.may_combine(size)),
             ];
-            let chosen = choose::reduce(size, ranks, (room, false), false);
+            let chosen = choose::reduce(size, ranks, CallPlace::messages(room));
             measure(chosen, &those(&all), &[], (0.0, false), |how| {
                 hosts.run(|f| async move {
                     let result = (f.rank() == 0).then_some(sum);
@@ -169,7 +169,7 @@ fn simulate(call: ScaleCall, case: ScaleCase, network: &NetworkCosts) -> ScaleTa
             })
         }
         ScaleCall::Allreduce(order) => {
-            let chosen = choose::allreduce(size, ranks, (room, false), false);
+            let chosen = choose::allreduce(size, ranks, CallPlace::messages(room));
             let is_round = chosen == Allreduce::Ring && order == ReductionOrder::Fixed;
             let all = [
                 (Allreduce::Doubling, !is_round),
@@ -194,7 +194,7 @@ fn simulate(call: ScaleCall, case: ScaleCase, network: &NetworkCosts) -> ScaleTa
                 all.push(Allgather::Doubling);
             }
             let (rings, least) = ([Allgather::Ring], round);
-            let chosen = choose::allgather(bytes, true, ranks, (room, false), false);
+            let chosen = choose::allgather(bytes, true, ranks, CallPlace::messages(room));
             let first = data.part(0, bytes / u64::from(ranks));
             measure(chosen, &all, &rings, (least, may_run), |how| {
                 hosts.run(|f| async move {

@@ -44,7 +44,7 @@ pub(crate) struct LearnedLoops {
     /// Time of this member's work since its last report to the others, in nanoseconds.
     rest_ns: Cell<u64>,
     /// Word of [`LearnedLoops::note`] that the other members have not received; 0 at other ranks than 0.
-    untold: Cell<u64>,
+    pending: Cell<u64>,
     log: RefCell<Log>,
 }
 
@@ -73,7 +73,7 @@ impl Default for LearnedLoops {
         LearnedLoops {
             loops: from_fn(|_| from_fn(|_| Cell::new(first()))),
             rest_ns: Cell::new(0),
-            untold: Cell::new(0),
+            pending: Cell::new(0),
             log: RefCell::default(),
         }
     }
@@ -92,12 +92,14 @@ impl LearnedLoops {
         self.rest_ns.set(ns);
     }
 
-    pub(crate) fn keep_untold(&self, word: u64) {
-        self.untold.set(word);
+    /// Stores a word of [`LearnedLoops::note`] for the next synchronization.
+    pub(crate) fn set_pending(&self, word: u64) {
+        self.pending.set(word);
     }
 
-    pub(crate) fn take_untold(&self) -> u64 {
-        self.untold.take()
+    /// Takes the word to send in a synchronization; 0 if there is none.
+    pub(crate) fn take_pending(&self) -> u64 {
+        self.pending.take()
     }
 
     pub(crate) fn take_rest(&self) -> u64 {
