@@ -1,7 +1,7 @@
 //! The functions of the profiling library: each one measures a call and passes it on as `PMPI_X`.
 
 use crate::exports::{rust_params, rust_type};
-use crate::model::{CTypeKind, Function, Table};
+use crate::model::{Function, Table};
 use std::fmt::Write;
 
 /// Sections whose functions communicate. Calls of other sections are local, and are not measured.
@@ -34,7 +34,7 @@ pub fn emit_functions(table: &Table) -> Result<String, String> {
     Ok(out)
 }
 
-/// Returns what the bytes of a function are.
+/// Returns the kind of the bytes that a function counts.
 fn kind(function: &Function) -> &'static str {
     match &*function.section {
         "io" => "ByteKind::File",
@@ -69,12 +69,12 @@ fn emit_function(table: &Table, function: &Function, number: usize, out: &mut St
         out,
         "    let call = begin(function);\n    let code = unsafe {{ real({args}) }};\n    \
          call.end(|| unsafe {{ {} }});\n    code\n}}",
-        emit_bytes(table, function)
+        emit_bytes(function)
     );
 }
 
 /// Returns the expression for the bytes that a call sends, moves to or from a window, or moves to or from a file.
-fn emit_bytes(table: &Table, function: &Function) -> String {
+fn emit_bytes(function: &Function) -> String {
     let has = |name: &str| function.params.iter().any(|p| p.name == name);
     let short = function.name.trim_start_matches("MPI_").trim_end_matches("_c");
     let (short, persistent) = match short.strip_suffix("_init") {
@@ -84,6 +84,7 @@ fn emit_bytes(table: &Table, function: &Function) -> String {
     let one =
         |count: &str, datatype: &str| format!("bytes::data(i64::from(r#{count}), r#{datatype})");
     let bytes = match &*function.section {
+        // The C binding names the source of MPI_Precv_init `dest`.
         "p2p" | "partitioned" if !has("dest") || short == "Precv" => return no_bytes(short),
         "p2p" if has("sendcount") => format!("bytes::to(r#dest, {})", one("sendcount", "sendtype")),
         "p2p" => format!("bytes::to(r#dest, {})", one("count", "datatype")),
@@ -96,18 +97,13 @@ fn emit_bytes(table: &Table, function: &Function) -> String {
         "io" if has("buf") && has("count") => one("count", "datatype"),
         _ => return no_bytes(short),
     };
-    match persistent && is_handle(table, function) {
+    match persistent {
         true => format!("bytes::remember(r#request, {bytes}); 0"),
         false => bytes,
     }
 }
 
-fn is_handle(table: &Table, function: &Function) -> bool {
-    let request = function.params.iter().find(|p| p.name == "request");
-    request.is_some_and(|p| table.kind(&p.ctype.base) == Some(CTypeKind::Handle))
-}
-
-/// Returns the bytes of a call without data of its own. A started request has the bytes of its creation.
+/// Returns the expression for a call without a buffer. A started request has the bytes of the call that made it.
 fn no_bytes(short: &str) -> String {
     match short {
         "Start" => "bytes::started(r#request, 1)".into(),
@@ -116,7 +112,7 @@ fn no_bytes(short: &str) -> String {
     }
 }
 
-/// Returns the bytes that a rank passes to a collective call: to all peers, or once if all get the same bytes.
+/// Returns the expression for the bytes that a rank passes to a collective call. Data that all peers get counts once.
 fn collective_bytes(short: &str, one: &dyn Fn(&str, &str) -> String) -> String {
     let mut letters = short.chars();
     let name = match (letters.next(), letters.next()) {
@@ -166,7 +162,7 @@ mod tests {
 
     fn bytes(name: &str) -> String {
         let table = Table::builtin().unwrap();
-        emit_bytes(&table, table.function(name).unwrap())
+        emit_bytes(table.function(name).unwrap())
     }
 
     #[test]
@@ -194,10 +190,10 @@ mod tests {
     fn bytes__of_every_collective_call_with_data_are_known() {
         let table = Table::builtin().unwrap();
         for function in table.functions.iter().filter(|f| f.section == "coll") {
-            let unknown = emit_bytes(&table, function) == "0";
+            let unknown = emit_bytes(function) == "0";
             let expected = ["arrier", "eighbor"].iter().any(|word| function.name.contains(word));
             assert_eq!(
-                unknown || emit_bytes(&table, function).ends_with(", 0); 0"),
+                unknown || emit_bytes(function).ends_with(", 0); 0"),
                 expected,
                 "{}",
                 function.name

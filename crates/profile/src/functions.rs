@@ -15,7 +15,7 @@ use core::ffi::{c_char, c_int, c_void};
 #[cfg(target_arch = "x86_64")]
 use std::arch::naked_asm;
 
-/// Opaque; a status is only passed on.
+/// Opaque type: the functions pass statuses on and never read them.
 type Status = c_void;
 
 /// Entry of a measured function: stores the return address for `site::caller` and jumps to the body.

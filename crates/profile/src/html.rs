@@ -50,7 +50,7 @@ fn decimal(value: f64) -> String {
     format!("{value:.3}")
 }
 
-/// A bar of `part` in `whole`.
+/// Makes a table cell whose bar shows the share of `part` in `whole`.
 fn bar(part: f64, whole: f64) -> Markup {
     let width = if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
     html! { td class="bar" { div style=(format!("width:{width:.1}%")) {} } }

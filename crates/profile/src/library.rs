@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use fastpath_base::sync::{StaticOrdering as Ordering, StaticPtr};
+use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -12,8 +13,9 @@ pub mod consts {
     include!(concat!(env!("OUT_DIR"), "/consts.rs"));
 }
 
-/// What the bytes of a function are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Kind of the bytes that a function counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ByteKind {
     /// Data sent.
     Sent,
@@ -27,18 +29,18 @@ pub enum ByteKind {
 #[derive(Debug)]
 pub struct MeasuredFunction {
     real_name: &'static CStr,
-    /// What its bytes are.
+    /// Kind of the bytes that it counts.
     pub kind: ByteKind,
     real: StaticPtr<c_void>,
 }
 
 impl MeasuredFunction {
-    /// Makes a function; `real_name` is that of its `PMPI_X`.
+    /// Makes the entry of a function. `real_name` is the name of the function's `PMPI_X`.
     pub const fn new(real_name: &'static CStr, kind: ByteKind) -> MeasuredFunction {
         MeasuredFunction { real_name, kind, real: StaticPtr::new(null_mut()) }
     }
 
-    /// Name, such as `MPI_Send`.
+    /// Returns the name, such as `MPI_Send`.
     pub fn name(&self) -> &'static str {
         self.real_name.to_str().unwrap_or_default().trim_start_matches('P')
     }
@@ -85,7 +87,7 @@ fn library() -> &'static MpiLibrary {
         let mut objects: Vec<LoadedObject> = Vec::new();
         // SAFETY: `list_object` has the required type, and `objects` outlives the call.
         unsafe { libc::dl_iterate_phdr(Some(list_object), (&raw mut objects).cast()) };
-        // The linker's lock is free here, which `dlopen` takes.
+        // `dlopen` takes the linker's lock, which `dl_iterate_phdr` holds while it calls `list_object`.
         let found = objects.into_iter().find_map(LoadedObject::open_mpi);
         found.unwrap_or(MpiLibrary { handle: null_mut(), has_abi: false })
     })
@@ -139,7 +141,7 @@ impl LoadedObject {
     }
 }
 
-/// Returns whether the process uses an MPI with the standard ABI. Calls of another one are passed on unmeasured.
+/// Returns whether the process uses an MPI with the standard ABI. Calls of any other MPI are passed on unmeasured.
 pub fn has_abi() -> bool {
     library().has_abi
 }

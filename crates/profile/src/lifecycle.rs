@@ -1,4 +1,4 @@
-//! Start and end of MPI: what begins a profile, and how the ranks' records meet.
+//! Start and end of a profile, in the functions that start and end MPI, and the collection of the ranks' records.
 #![allow(unsafe_code, missing_docs, non_snake_case, non_upper_case_globals)]
 
 use crate::bytes::{comm_rank, comm_size};
@@ -27,7 +27,7 @@ enum ReportTarget {
     Files(PathBuf),
 }
 
-/// A profile under way.
+/// A profile that has begun and is not written yet.
 #[derive(Debug)]
 struct OpenProfile {
     target: ReportTarget,
@@ -155,7 +155,7 @@ fn own_record(profile: &OpenProfile) -> RankProfile {
             let place = places.entry(calls.site).or_insert_with(|| locate(calls.site));
             RankCalls {
                 function: calls.function.name().into(),
-                kind: calls.function.kind.into(),
+                kind: calls.function.kind,
                 object: place.0.clone(),
                 address: place.1,
                 counters: calls.counters,
@@ -245,7 +245,7 @@ fn gather(own: &RankProfile) -> Option<Vec<RankProfile>> {
     }
 }
 
-/// Returns whether another job has spawned this one. Its report then has a name of its own.
+/// Returns whether another job has spawned this one. The report of a spawned job has a separate name.
 fn is_spawned() -> bool {
     let mut parent = MPI_COMM_NULL;
     // SAFETY: the function of this name has this type, and MPI is initialized.
@@ -257,7 +257,7 @@ fn is_spawned() -> bool {
     code == 0 && parent != MPI_COMM_NULL
 }
 
-/// Writes the report of the records of some ranks: of all, or of one that aborts the job.
+/// Writes the report of all ranks, or of the rank `aborting` alone.
 fn write(target: &ReportTarget, ranks: Vec<RankProfile>, aborting: Option<u32>) {
     let report = Report::new(ranks, aborting);
     let ReportTarget::Files(prefix) = target else {

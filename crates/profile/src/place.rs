@@ -23,7 +23,7 @@ pub(crate) struct CallPlace {
 }
 
 impl CallPlace {
-    /// Place in the source, or in the object file.
+    /// Returns the line in the source, or else the address in the object file.
     pub fn describe(&self) -> String {
         let place = match (&self.file, self.line) {
             (Some(file), Some(line)) => format!("{}:{line}", short(file)),
@@ -32,7 +32,7 @@ impl CallPlace {
         escape(&place).into_owned()
     }
 
-    /// Calling function; `?` if the program has no symbols.
+    /// Returns the calling function; `?` if the program has no symbols.
     pub fn function(&self) -> String {
         escape(self.caller.as_deref().unwrap_or("?")).into_owned()
     }
@@ -43,12 +43,12 @@ fn short(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Debug information of the files that were asked for.
+/// Debug information by file, loaded at the first use of the file.
 #[derive(Default)]
 pub(crate) struct Places(HashMap<String, Option<Loader>>);
 
 impl Places {
-    /// Finds function and line of an address. Files that cannot be read have none.
+    /// Finds function and line of an address; neither if the file cannot be read.
     pub fn find(&mut self, object: &str, address: u64) -> CallPlace {
         let open = || Loader::new(Path::new(object)).ok();
         let loader = self.0.entry(object.to_owned()).or_insert_with(open).as_ref();

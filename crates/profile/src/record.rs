@@ -37,8 +37,9 @@ pub(crate) struct CallCounters {
 }
 
 impl CallCounters {
-    fn add(&mut self, nanoseconds: u64, bytes: u64) {
-        self.merge(&CallCounters {
+    /// Makes the counters of one call.
+    pub fn of_call(nanoseconds: u64, bytes: u64) -> CallCounters {
+        CallCounters {
             calls: 1,
             nanoseconds,
             min_nanoseconds: nanoseconds,
@@ -47,7 +48,7 @@ impl CallCounters {
             bytes,
             min_bytes: bytes,
             max_bytes: bytes,
-        });
+        }
     }
 
     /// Adds the counters of other calls.
@@ -74,6 +75,7 @@ impl CallCounters {
     }
 }
 
+/// Calls of one function at one call site.
 #[derive(Debug)]
 pub(crate) struct SiteCalls {
     pub function: &'static MeasuredFunction,
@@ -82,7 +84,7 @@ pub(crate) struct SiteCalls {
     pub counters: CallCounters,
 }
 
-/// A call under way.
+/// A call that has not ended.
 #[derive(Debug)]
 pub(crate) struct OpenCall {
     function: &'static MeasuredFunction,
@@ -97,7 +99,7 @@ pub(crate) fn begin(function: &'static MeasuredFunction) -> OpenCall {
 }
 
 impl OpenCall {
-    /// Ends the call. `bytes` counts its bytes.
+    /// Ends the call. `bytes` returns the bytes of the call.
     pub fn end(self, bytes: impl FnOnce() -> i64) {
         let Some((site, start)) = self.start else {
             return;
@@ -110,7 +112,7 @@ impl OpenCall {
         let empty =
             || SiteCalls { function: self.function, site, counters: CallCounters::default() };
         let calls = table.get_or_insert_default().entry(key).or_insert_with(empty);
-        calls.counters.add(nanoseconds, bytes);
+        calls.counters.merge(&CallCounters::of_call(nanoseconds, bytes));
     }
 }
 
@@ -119,7 +121,7 @@ pub(crate) fn set_recording(on: bool) {
     RECORDS.store(on, Ordering::Relaxed);
 }
 
-/// Takes the table.
+/// Removes and returns the calls in the table.
 pub(crate) fn take_calls() -> Vec<SiteCalls> {
     let table = TABLE.lock().unwrap_or_else(PoisonError::into_inner).take();
     table.unwrap_or_default().into_values().collect()
@@ -134,7 +136,7 @@ mod tests {
     fn counters__keep_extremes_and_ignore_calls_without_bytes() {
         let mut counters = CallCounters::default();
         for (nanoseconds, bytes) in [(30, 0), (10, 8), (20, 4)] {
-            counters.add(nanoseconds, bytes);
+            counters.merge(&CallCounters::of_call(nanoseconds, bytes));
         }
         let expected = CallCounters {
             calls: 3,

@@ -6,7 +6,7 @@ use crate::record::CallCounters;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Record of one rank, as it travels to rank 0.
+/// Record of one rank, as sent to rank 0.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RankProfile {
     pub rank: u32,
@@ -21,33 +21,11 @@ pub(crate) struct RankProfile {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RankCalls {
     pub function: String,
-    pub kind: BytesOf,
+    pub kind: ByteKind,
     /// File with the code of the call site, and the address of the call in it.
     pub object: String,
     pub address: u64,
     pub counters: CallCounters,
-}
-
-/// What the bytes of a call are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum BytesOf {
-    /// Data sent.
-    Sent,
-    /// Data moved to or from windows.
-    Window,
-    /// Data moved to or from files.
-    File,
-}
-
-impl From<ByteKind> for BytesOf {
-    fn from(kind: ByteKind) -> BytesOf {
-        match kind {
-            ByteKind::Sent => BytesOf::Sent,
-            ByteKind::Window => BytesOf::Window,
-            ByteKind::File => BytesOf::File,
-        }
-    }
 }
 
 /// A report. Its JSON form is `PREFIX.json`.
@@ -87,7 +65,7 @@ pub(crate) struct Site {
 #[derive(Debug, Serialize)]
 pub(crate) struct FunctionTotals {
     pub function: String,
-    pub bytes_of: BytesOf,
+    pub bytes_of: ByteKind,
     #[serde(flatten)]
     pub totals: Totals,
     pub imbalance: f64,
@@ -98,7 +76,7 @@ pub(crate) struct FunctionTotals {
 pub(crate) struct SiteTotals {
     pub function: String,
     pub site: usize,
-    pub bytes_of: BytesOf,
+    pub bytes_of: ByteKind,
     #[serde(flatten)]
     pub totals: Totals,
     pub imbalance: f64,
@@ -112,7 +90,7 @@ pub(crate) struct RankTotals {
     pub totals: Totals,
 }
 
-/// Numbers of some calls. Extremes are of one call; those of bytes leave out calls without bytes.
+/// Sums over calls, and the smallest and largest value of a call. `min_bytes` ignores calls without bytes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Totals {
     pub calls: u64,
@@ -141,12 +119,12 @@ impl From<&CallCounters> for Totals {
 }
 
 impl Totals {
-    /// Mean time of a call.
+    /// Returns the mean time of a call.
     pub fn mean_seconds(&self) -> f64 {
         self.seconds / self.calls.max(1) as f64
     }
 
-    /// Mean bytes of a call that has any.
+    /// Returns the mean number of bytes of the calls with bytes.
     pub fn mean_bytes(&self) -> f64 {
         self.bytes as f64 / self.calls_with_bytes.max(1) as f64
     }
@@ -156,7 +134,7 @@ fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-/// Returns the largest value divided by the mean of `count` values, of which those not given are 0; 1 if all are 0.
+/// Returns the largest of `count` values divided by their mean; 1 if all are 0. Values that `values` lacks are 0.
 fn imbalance(values: impl Iterator<Item = u64>, count: usize) -> f64 {
     let (mut largest, mut sum) = (0, 0_u64);
     for value in values {
@@ -182,8 +160,8 @@ impl Report {
     /// Merges the records of ranks, ordered by rank. `aborted_by` is the rank whose call of `MPI_Abort` ends the job.
     pub fn new(ranks: Vec<RankProfile>, aborted_by: Option<u32>) -> Report {
         let mut sites: BTreeMap<(&str, u64), u64> = BTreeMap::new();
-        let mut functions: BTreeMap<&str, (BytesOf, ByRank)> = BTreeMap::new();
-        let mut calls: BTreeMap<(&str, u64, &str), (BytesOf, ByRank)> = BTreeMap::new();
+        let mut functions: BTreeMap<&str, (ByteKind, ByRank)> = BTreeMap::new();
+        let mut calls: BTreeMap<(&str, u64, &str), (ByteKind, ByRank)> = BTreeMap::new();
         for rank in &ranks {
             for call in &rank.calls {
                 let place = (&*call.object, call.address);
@@ -201,8 +179,9 @@ impl Report {
         let number = |object: &str, address: u64| {
             order.iter().position(|&(place, _)| place == (object, address)).map_or(0, |at| at + 1)
         };
-        let of_rank = |rank: &RankProfile| rank.calls.iter().map(|c| c.counters.nanoseconds).sum();
-        let unevenness =
+        let mpi_nanoseconds =
+            |rank: &RankProfile| rank.calls.iter().map(|c| c.counters.nanoseconds).sum();
+        let rank_imbalance =
             |by_rank: &ByRank| imbalance(by_rank.values().map(|c| c.nanoseconds), ranks.len());
         let mut functions: Vec<FunctionTotals> = functions
             .into_iter()
@@ -210,7 +189,7 @@ impl Report {
                 function: name.to_owned(),
                 bytes_of: kind,
                 totals: (&sum_of(&by_rank)).into(),
-                imbalance: unevenness(&by_rank),
+                imbalance: rank_imbalance(&by_rank),
             })
             .collect();
         let mut calls: Vec<SiteTotals> = calls
@@ -220,7 +199,7 @@ impl Report {
                 site: number(object, address),
                 bytes_of: kind,
                 totals: (&sum_of(&by_rank)).into(),
-                imbalance: unevenness(&by_rank),
+                imbalance: rank_imbalance(&by_rank),
                 by_rank: by_rank
                     .iter()
                     .map(|(&rank, counters)| RankTotals { rank, totals: counters.into() })
@@ -238,7 +217,7 @@ impl Report {
             version: 1,
             program: ranks.first().map(|rank| rank.program.clone()).unwrap_or_default(),
             aborted_by,
-            imbalance: imbalance(ranks.iter().map(of_rank), ranks.len()),
+            imbalance: imbalance(ranks.iter().map(mpi_nanoseconds), ranks.len()),
             functions,
             sites: sites.collect(),
             calls,
@@ -248,18 +227,18 @@ impl Report {
                     rank: rank.rank,
                     host: rank.host.clone(),
                     wall_seconds: seconds(rank.wall_nanoseconds),
-                    mpi_seconds: seconds(of_rank(rank)),
+                    mpi_seconds: seconds(mpi_nanoseconds(rank)),
                 })
                 .collect(),
         }
     }
 
-    /// MPI time of all ranks.
+    /// Returns the MPI time of all ranks together.
     pub fn mpi_seconds(&self) -> f64 {
         self.ranks.iter().map(|rank| rank.mpi_seconds).sum()
     }
 
-    /// Wall time of all ranks.
+    /// Returns the wall time of all ranks together.
     pub fn wall_seconds(&self) -> f64 {
         self.ranks.iter().map(|rank| rank.wall_seconds).sum()
     }
@@ -273,19 +252,10 @@ pub(crate) mod tests {
     pub(crate) fn rank(rank: u32, calls: &[(&str, u64, u64, u64)]) -> RankProfile {
         let calls = calls.iter().map(|&(function, address, nanoseconds, bytes)| RankCalls {
             function: function.to_owned(),
-            kind: BytesOf::Sent,
+            kind: ByteKind::Sent,
             object: "/proc/none".to_owned(),
             address,
-            counters: CallCounters {
-                calls: 1,
-                nanoseconds,
-                min_nanoseconds: nanoseconds,
-                max_nanoseconds: nanoseconds,
-                calls_with_bytes: u64::from(bytes > 0),
-                bytes,
-                min_bytes: bytes,
-                max_bytes: bytes,
-            },
+            counters: CallCounters::of_call(nanoseconds, bytes),
         });
         RankProfile {
             rank,

@@ -1,6 +1,7 @@
 //! The report as text, in the sections of mpiP.
 
-use crate::report::{BytesOf, Report, SiteTotals, Totals};
+use crate::library::ByteKind;
+use crate::report::{Report, SiteTotals, Totals};
 use fastpath_base::tell::{count, escape};
 use std::fmt::Write;
 
@@ -16,9 +17,9 @@ pub(crate) fn format(report: &Report) -> String {
     write_sites(report, &mut out);
     write_times(report, &mut out);
     for (kind, title) in [
-        (BytesOf::Sent, "Bytes sent, by call site"),
-        (BytesOf::Window, "Bytes of windows, by call site"),
-        (BytesOf::File, "Bytes of files, by call site"),
+        (ByteKind::Sent, "Bytes sent, by call site"),
+        (ByteKind::Window, "Bytes of windows, by call site"),
+        (ByteKind::File, "Bytes of files, by call site"),
     ] {
         write_bytes(report, kind, title, &mut out);
     }
@@ -68,24 +69,25 @@ fn write_ranks(report: &Report, out: &mut String) {
     _ = writeln!(out, "{:>6} {wall:>12.6} {mpi:>12.6} {:>7.2}", "all", percent(mpi, wall));
 }
 
+/// Titles of [`time_columns`].
+const TIME_TITLES: &str = "     Calls         Time  Wall%   MPI%  Max/mean";
+
+/// Formats the number of calls, their time and the imbalance between ranks.
+fn time_columns(report: &Report, totals: &Totals, imbalance: f64) -> String {
+    let Totals { calls, seconds, .. } = *totals;
+    let milliseconds = seconds * 1e3;
+    let wall = percent(seconds, report.wall_seconds());
+    let mpi = percent(seconds, report.mpi_seconds());
+    format!("{calls:>10} {milliseconds:>12.3} {wall:>6.2} {mpi:>6.2} {imbalance:>9.2}")
+}
+
 fn write_functions(report: &Report, out: &mut String) {
     section("Time by function (all ranks, milliseconds)", out);
-    _ = writeln!(
-        out,
-        "{:<26} {:>10} {:>12} {:>6} {:>6} {:>9} {:>14}",
-        "Function", "Calls", "Time", "Wall%", "MPI%", "Max/mean", "Bytes"
-    );
+    _ = writeln!(out, "{:<26} {TIME_TITLES} {:>14}", "Function", "Bytes");
     for function in &report.functions {
-        let Totals { calls, seconds, bytes, .. } = function.totals;
-        _ = writeln!(
-            out,
-            "{:<26} {calls:>10} {:>12.3} {:>6.2} {:>6.2} {:>9.2} {bytes:>14}",
-            function.function,
-            seconds * 1e3,
-            percent(seconds, report.wall_seconds()),
-            percent(seconds, report.mpi_seconds()),
-            function.imbalance,
-        );
+        let times = time_columns(report, &function.totals, function.imbalance);
+        let bytes = function.totals.bytes;
+        _ = writeln!(out, "{:<26} {times} {bytes:>14}", function.function);
     }
 }
 
@@ -100,27 +102,14 @@ fn write_sites(report: &Report, out: &mut String) {
 
 fn write_times(report: &Report, out: &mut String) {
     section("Time by call site (largest 20, milliseconds)", out);
-    _ = writeln!(
-        out,
-        "{:<26} {:>4} {:>10} {:>12} {:>6} {:>6} {:>9}",
-        "Function", "Site", "Calls", "Time", "Wall%", "MPI%", "Max/mean"
-    );
+    _ = writeln!(out, "{:<26} {:>4} {TIME_TITLES}", "Function", "Site");
     for call in report.calls.iter().take(LARGEST) {
-        let Totals { calls, seconds, .. } = call.totals;
-        _ = writeln!(
-            out,
-            "{:<26} {:>4} {calls:>10} {:>12.3} {:>6.2} {:>6.2} {:>9.2}",
-            call.function,
-            call.site,
-            seconds * 1e3,
-            percent(seconds, report.wall_seconds()),
-            percent(seconds, report.mpi_seconds()),
-            call.imbalance,
-        );
+        let times = time_columns(report, &call.totals, call.imbalance);
+        _ = writeln!(out, "{:<26} {:>4} {times}", call.function, call.site);
     }
 }
 
-fn write_bytes(report: &Report, kind: BytesOf, title: &str, out: &mut String) {
+fn write_bytes(report: &Report, kind: ByteKind, title: &str, out: &mut String) {
     let is_listed = |call: &&SiteTotals| call.bytes_of == kind && call.totals.bytes > 0;
     let mut calls: Vec<&SiteTotals> = report.calls.iter().filter(is_listed).collect();
     if calls.is_empty() {
