@@ -84,21 +84,36 @@ pub fn look(read: Read<'_>, addresses: u64) -> Option<Snapshot> {
         unexpected: *read(addresses.unexpected, 1)?.first()?,
         ..Snapshot::default()
     };
+    read_requests(read, &addresses, REQUESTS_MOST, |request| seen.add_request(request))?;
+    Some(seen)
+}
+
+/// Passes the words of each request, up to `most` of them, to `take`. Returns `None` if not all can be read.
+fn read_requests(
+    read: Read<'_>, addresses: &Addresses, most: usize, mut take: impl FnMut(&[u64]),
+) -> Option<()> {
     // The 32-bit index is half of an aligned word.
     let fresh = read(addresses.fresh & !7, 1)?;
-    let fresh = (fresh.first()? >> (addresses.fresh % 8 * 8)) as u32;
-    let used = fresh.saturating_sub(FIRST) as usize;
-    let mut left = used.min(REQUESTS_MOST);
+    let fresh = half(fresh.get(..1)?, (addresses.fresh % 8) as usize);
+    let mut left = (fresh.saturating_sub(FIRST) as usize).min(most);
     let mut at = addresses.requests;
     while left > 0 {
         let some = left.min(REQUESTS_EACH);
-        for request in read(at, some * REQUEST_WORDS)?.chunks_exact(REQUEST_WORDS) {
-            seen.add_request(request);
-        }
+        read(at, some * REQUEST_WORDS)?.chunks_exact(REQUEST_WORDS).for_each(&mut take);
         at = at.wrapping_add((some * size_of::<Request>()) as u64);
         left -= some;
     }
-    Some(seen)
+    Some(())
+}
+
+/// Returns the byte at an offset, in bytes, of words.
+fn byte(words: &[u64], at: usize) -> u8 {
+    (words[at / 8] >> (at % 8 * 8)) as u8
+}
+
+/// Returns the 32-bit number at an offset, in bytes, of words.
+fn half(words: &[u64], at: usize) -> u32 {
+    (words[at / 8] >> (at % 8 * 8)) as u32
 }
 
 const REQUEST_WORDS: usize = size_of::<Request>() / 8;
@@ -106,11 +121,10 @@ const _: () = assert!(offset_of!(Request, bytes) % 8 == 0);
 
 impl Snapshot {
     fn add_request(&mut self, words: &[u64]) {
-        let byte = |at: usize| (words[at / 8] >> (at % 8 * 8)) as u8;
-        if byte(offset_of!(Request, state)) != RequestState::Active as u8 {
+        if byte(words, offset_of!(Request, state)) != RequestState::Active as u8 {
             return;
         }
-        match byte(offset_of!(Request, kind)) {
+        match byte(words, offset_of!(Request, kind)) {
             kind if kind == RequestKind::Send as u8 => {
                 self.sends += 1;
                 let bytes = words[offset_of!(Request, bytes) / 8];
@@ -124,11 +138,12 @@ impl Snapshot {
 
 #[cfg(test)]
 #[allow(non_snake_case)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::counters::Traffic;
 
-    fn own_memory(address: u64, words: usize) -> Option<Vec<u64>> {
+    /// Reads words of this process.
+    pub fn own_memory(address: u64, words: usize) -> Option<Vec<u64>> {
         let at = std::ptr::with_exposed_provenance::<u64>(address as usize);
         // SAFETY: the tests pass addresses of their own words.
         let read = |i| unsafe { at.add(i).read_volatile() };

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! Exported functions. The document defines their contracts.
+//! Functions of the MPIR message queue interface 1.0, which defines their contracts.
 
 use crate::interface::*;
 use crate::process::ProcessQueues;
@@ -23,7 +23,7 @@ struct ProcessInfo {
 }
 
 fn basic() -> Option<&'static BasicCallbacks> {
-    // SAFETY: the debugger keeps the table of callbacks while the library is loaded, by the document.
+    // SAFETY: the interface requires the debugger to keep the table of callbacks while the library is loaded.
     unsafe { BASIC.load(StaticOrdering::Relaxed).as_ref() }
 }
 
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn mqs_image_has_queues(
     }
 }
 
-/// Stores the text of an error, or null without one. Returns the code.
+/// Stores the text of a code, or null for [`OK`]. Returns the code.
 ///
 /// # Safety
 /// `message` is null, or a place for a pointer.
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn mqs_process_has_queues(
     // SAFETY: the debugger has passed the process, and a place for a text or null.
     unsafe {
         let code = mqs_update_communicator_list(process);
-        // Before `MPI_Init` the process has no queues yet, but will have.
+        // A process before `MPI_Init` has no queues yet; the debugger must ask again later.
         tell(message, if code == NOT_RUNNING { OK } else { code })
     }
 }
@@ -192,14 +192,20 @@ pub unsafe extern "C" fn mqs_get_communicator(
 ) -> c_int {
     // SAFETY: the debugger has passed the process, which it has set up, and a place for the answer.
     unsafe {
-        match process_info(process).and_then(|info| info.queues.describe_communicator()) {
-            Some(found) => {
-                communicator.write(found);
-                OK
-            }
-            None => NO_INFORMATION,
-        }
+        let found = process_info(process).and_then(|info| info.queues.describe_communicator());
+        answer(found, communicator, NO_INFORMATION)
     }
+}
+
+/// Stores `found` in a variable of the debugger and returns [`OK`]. Returns `none` if `found` is `None`.
+///
+/// # Safety
+/// `to` may be written.
+unsafe fn answer<T>(found: Option<T>, to: *mut T, none: c_int) -> c_int {
+    let Some(found) = found else { return none };
+    // SAFETY: this function's contract.
+    unsafe { to.write(found) };
+    OK
 }
 
 #[unsafe(no_mangle)]
@@ -238,12 +244,7 @@ pub unsafe extern "C" fn mqs_next_operation(
 ) -> c_int {
     // SAFETY: the debugger has passed the process, which it has set up, and a place for the answer.
     unsafe {
-        match process_info(process).and_then(|info| info.queues.next_operation()) {
-            Some(found) => {
-                operation.write(found);
-                OK
-            }
-            None => END_OF_LIST,
-        }
+        let found = process_info(process).and_then(|info| info.queues.next_operation());
+        answer(found, operation, END_OF_LIST)
     }
 }

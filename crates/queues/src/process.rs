@@ -7,7 +7,7 @@ use fastpath_protocol::snapshot::queues::{
 };
 use std::ffi::c_int;
 
-/// Queues as of the last update, and the places of the debugger's iterators in them.
+/// Queues as of the last update, with the positions of the debugger's iterators.
 #[derive(Default)]
 pub struct ProcessQueues {
     contents: QueueContents,
@@ -23,7 +23,7 @@ impl ProcessQueues {
         match QueueContents::read(read, table) {
             Ok(contents) => {
                 self.contents = contents;
-                // The predefined communicators were made first.
+                // In the order of creation, which begins with the predefined communicators.
                 self.contents.communicators.reverse();
                 OK
             }
@@ -122,7 +122,7 @@ fn describe_operation(operation: &QueuedOperation, entry: &CommunicatorEntry) ->
     }
 }
 
-/// Copies a text that fits, with a zero byte at its end.
+/// Copies as much of a text as fits before a zero byte.
 fn copy_text(text: &str) -> [u8; 64] {
     let mut bytes = [0; 64];
     let end = text.len().min(63);

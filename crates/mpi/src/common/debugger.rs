@@ -48,7 +48,8 @@ pub fn publish_library() {
     let Some(path) = find_library() else { return };
     let path = path.as_os_str().as_bytes();
     if path.len() < PATH_BYTES {
-        // SAFETY: no other thread of this process accesses the name. The zero byte at the end stays.
+        // SAFETY: no other thread of this process accesses the name. The path ends in the old name, so it covers every
+        // byte of the old name, and a zero byte follows it.
         let name = unsafe { &mut *MPIR_dll_name.0.get() };
         name[..path.len()].copy_from_slice(path);
     }
@@ -56,8 +57,8 @@ pub fn publish_library() {
 
 /// Returns the path of the debuggers' library if it is beside the file that holds this code.
 fn find_library() -> Option<std::path::PathBuf> {
-    // SAFETY: all zeros is a valid Dl_info. The address is one of this file's. The name outlives this call, because the
-    // file stays loaded.
+    // SAFETY: all zeros is a valid Dl_info. The address is in this file. The name outlives this call, because the file
+    // stays loaded.
     let own = unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         let address = (&raw const fastpath_queues).cast();
@@ -80,7 +81,7 @@ pub fn publish_queues(addresses: u64) {
 #[allow(clippy::vec_box)] // The addresses are published.
 static CARDS: Mutex<Vec<Box<CommunicatorCard>>> = Mutex::new(Vec::new());
 
-/// A communicator in the list for debuggers, which it leaves when this is dropped.
+/// Entry of a communicator in the list for debuggers. Dropping it removes it from the list.
 #[derive(Debug)]
 pub struct ListedCommunicator {
     card: u64,
@@ -133,7 +134,7 @@ fn address_of(card: &CommunicatorCard) -> u64 {
     (&raw const *card).addr() as u64
 }
 
-/// Makes the card at `at`, if there is one, refer to the card before it, and the table to the last card.
+/// Links the card at `at`, if there is one, to the card before it, and the table to the last card.
 fn link(cards: &mut [Box<CommunicatorCard>], at: usize) {
     let before = at.checked_sub(1).map_or(0, |at| address_of(&cards[at]));
     if let Some(card) = cards.get_mut(at) {
@@ -144,7 +145,7 @@ fn link(cards: &mut [Box<CommunicatorCard>], at: usize) {
     fastpath_queues.communicators.store(last, Ordering::Release);
 }
 
-/// Copies a name that fits, in whole characters.
+/// Copies as much of a name as fits before a zero byte, in whole characters.
 fn cut_name(name: &str) -> [u8; NAME_BYTES] {
     let mut bytes = [0; NAME_BYTES];
     let longest = name.len().min(NAME_BYTES - 1);

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A constant has its value, and the smallest and largest value of repeated measurements. One that was not measured
-//! keeps its default. Version 1 has only values, and no conditions.
+//! keeps its default. A file of version 1 has only values, without intervals and conditions.
 //!
 //! For any contents of the file, the result is plausible constants or an error.
 
@@ -55,12 +55,12 @@ pub struct Conditions {
 }
 
 impl Tuning {
-    /// Returns the names of the constants that were not measured. Version 1 does not tell.
+    /// Returns the names of the constants that were not measured. A file of version 1 does not mark them.
     pub fn list_unmeasured(&self) -> Vec<&'static str> {
-        let is_told = self.conditions.is_some();
+        let has_marks = self.conditions.is_some();
         let fields = FIELDS.iter().zip(&self.intervals);
         fields
-            .filter(|(_, found)| is_told && found.is_none())
+            .filter(|(_, found)| has_marks && found.is_none())
             .map(|(field, _)| field.name)
             .collect()
     }
@@ -89,7 +89,7 @@ impl Conditions {
     }
 }
 
-/// Names of the lines of [`Conditions`].
+/// Names of the lines with [`Conditions`].
 const CONDITIONS: [&str; 4] = ["measured_s", "processors", "load", "share"];
 
 /// Returns name and contents of the tuning file. `None` if there is no file and the user has not named one.

@@ -3,8 +3,8 @@
 //! The process exports a [`QueueTable`] by name. The table's `layout` is a hash of the sizes and offsets that this file
 //! uses, so that a library of another build refuses the process.
 
-use super::{Addresses, REQUEST_WORDS, REQUESTS_EACH, Read};
-use crate::request::{FIRST, MessagePhase, Request, RequestKind, RequestState};
+use super::{Addresses, Read, byte, half};
+use crate::request::{MessagePhase, Request, RequestKind, RequestState};
 use crate::tag::{ANY_PEER, ANY_TAG, Context, key_context, key_source};
 use crate::unexpected::{ENTRY_BYTES, EntryPieces, LONG, UnexpectedEntry};
 use fastpath_base::sync::StaticU64;
@@ -21,7 +21,7 @@ pub struct QueueTable {
     pub magic: u64,
     /// [`LAYOUT`].
     pub layout: u64,
-    /// Address of the worker's [`Addresses`]; 0 outside `MPI_Init` and `MPI_Finalize`.
+    /// Address of the worker's [`Addresses`]; 0 before `MPI_Init` and after `MPI_Finalize`.
     pub addresses: StaticU64,
     /// Address of the first [`CommunicatorCard`]; 0 without one.
     pub communicators: StaticU64,
@@ -168,7 +168,7 @@ pub struct QueueContents {
     pub operations: Vec<QueuedOperation>,
 }
 
-/// Reason for which queues cannot be read.
+/// Reason why queues cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueError {
     /// The memory cannot be read.
@@ -209,14 +209,13 @@ fn read_cards(read: Read<'_>, mut at: u64) -> Option<Vec<CommunicatorEntry>> {
     let mut found = Vec::new();
     while at != 0 && found.len() < MOST {
         let words = read(at, CARD_WORDS)?;
-        let half = |at: usize| (words[at / 8] >> (at % 8 * 8)) as u32;
-        let count = half(offset_of!(CommunicatorCard, peer_count)) as usize;
+        let count = half(&words, offset_of!(CommunicatorCard, peer_count)) as usize;
         let peers = read_halves(read, words[offset_of!(CommunicatorCard, peers) / 8], count)?;
         let name = words[offset_of!(CommunicatorCard, name) / 8..].iter();
         let name: Vec<u8> = name.flat_map(|w| w.to_le_bytes()).take_while(|&b| b != 0).collect();
         found.push(CommunicatorEntry {
             context: words[offset_of!(CommunicatorCard, context) / 8],
-            rank: half(offset_of!(CommunicatorCard, rank)),
+            rank: half(&words, offset_of!(CommunicatorCard, rank)),
             peers,
             name: String::from_utf8_lossy(&name).into_owned(),
         });
@@ -238,16 +237,8 @@ fn read_halves(read: Read<'_>, at: u64, count: usize) -> Option<Vec<u32>> {
 }
 
 fn read_requests(read: Read<'_>, addresses: &Addresses) -> Option<Vec<QueuedOperation>> {
-    let fresh = *read_halves(read, addresses.fresh, 1)?.first()?;
-    let mut left = (fresh.saturating_sub(FIRST) as usize).min(MOST);
-    let (mut at, mut found) = (addresses.requests, Vec::new());
-    while left > 0 {
-        let some = left.min(REQUESTS_EACH);
-        let words = read(at, some * REQUEST_WORDS)?;
-        found.extend(words.chunks_exact(REQUEST_WORDS).filter_map(decode_request));
-        at = at.wrapping_add((some * size_of::<Request>()) as u64);
-        left -= some;
-    }
+    let mut found = Vec::new();
+    super::read_requests(read, addresses, MOST, |request| found.extend(decode_request(request)))?;
     // Receives after sends; the order within a queue stays.
     found.sort_by_key(|operation| operation.queue == Queue::Receives);
     Some(found)
@@ -255,19 +246,17 @@ fn read_requests(read: Read<'_>, addresses: &Addresses) -> Option<Vec<QueuedOper
 
 /// Decodes a request; `None` if it is no active send or receive.
 fn decode_request(words: &[u64]) -> Option<QueuedOperation> {
-    let byte = |at: usize| (words[at / 8] >> (at % 8 * 8)) as u8;
-    let half = |at: usize| (words[at / 8] >> (at % 8 * 8)) as u32;
-    if byte(offset_of!(Request, state)) != RequestState::Active as u8 {
+    if byte(words, offset_of!(Request, state)) != RequestState::Active as u8 {
         return None;
     }
-    let queue = match byte(offset_of!(Request, kind)) {
+    let queue = match byte(words, offset_of!(Request, kind)) {
         kind if kind == RequestKind::Send as u8 => Queue::Sends,
         kind if kind == RequestKind::Recv as u8 => Queue::Receives,
         _ => return None,
     };
-    let peer = half(offset_of!(Request, peer));
-    let tag = half(offset_of!(Request, tag)) as i32;
-    let is_copied = byte(offset_of!(Request, owned)) != 0;
+    let peer = half(words, offset_of!(Request, peer));
+    let tag = half(words, offset_of!(Request, tag)) as i32;
+    let is_copied = byte(words, offset_of!(Request, owned)) != 0;
     let (context, is_collective) = split_context(words[offset_of!(Request, key) / 8]);
     Some(QueuedOperation {
         queue,
@@ -281,7 +270,7 @@ fn decode_request(words: &[u64]) -> Option<QueuedOperation> {
         buffer: words[offset_of!(Request, ptr) / 8],
         is_copied,
         is_matched: queue == Queue::Receives
-            && byte(offset_of!(Request, phase)) != MessagePhase::Posted as u8,
+            && byte(words, offset_of!(Request, phase)) != MessagePhase::Posted as u8,
     })
 }
 
@@ -297,10 +286,9 @@ fn read_unexpected(read: Read<'_>, addresses: &Addresses) -> Option<Vec<QueuedOp
         let piece = *read(pieces.wrapping_add(8 * piece as u64), 1)?.first()?;
         let at = piece.wrapping_add(place as u64 * ENTRY_BYTES);
         let words = read(at, ENTRY_BYTES as usize / 8)?;
-        let half = |at: usize| (words[at / 8] >> (at % 8 * 8)) as u32;
         let [next, key, tag, peer, len, total] = UnexpectedEntry::OFFSETS;
         let (context, is_collective) = split_context(words[key / 8]);
-        let bytes = match half(len) as u8 {
+        let bytes = match byte(&words, len) {
             LONG => words[total / 8],
             short => u64::from(short),
         };
@@ -308,16 +296,16 @@ fn read_unexpected(read: Read<'_>, addresses: &Addresses) -> Option<Vec<QueuedOp
             queue: Queue::Unexpected,
             context,
             is_collective,
-            peer: Some(half(peer)),
+            peer: Some(half(&words, peer)),
             source: Some(key_source(words[key / 8])),
-            tag: Some(half(tag) as i32),
+            tag: Some(half(&words, tag) as i32),
             bytes,
             moved: 0,
             buffer: 0,
             is_copied: true,
             is_matched: false,
         });
-        id = half(next);
+        id = half(&words, next);
     }
     Some(found)
 }
@@ -333,15 +321,9 @@ fn split_context(key: u64) -> (u64, bool) {
 mod tests {
     use super::*;
     use crate::request::RequestPool;
+    use crate::snapshot::tests::own_memory;
     use crate::unexpected::{Body, MessageList, UnexpectedKind, UnexpectedStore};
     use fastpath_base::sync::StaticOrdering;
-
-    fn own_memory(address: u64, words: usize) -> Option<Vec<u64>> {
-        let at = std::ptr::with_exposed_provenance::<u64>(address as usize);
-        // SAFETY: the tests pass addresses of their own words.
-        let read = |i| unsafe { at.add(i).read_volatile() };
-        (address != 0).then(|| (0..words).map(read).collect())
-    }
 
     fn expose<T>(value: &T) -> u64 {
         (&raw const *value).expose_provenance() as u64

@@ -25,7 +25,8 @@ impl EntryPieces {
     /// Number of entries of a piece.
     pub const PIECE: usize = PIECE;
 
-    /// Returns the number of an entry's piece, and its place there.
+    /// Returns the number of an entry's piece, and the entry's position in the piece.
+    #[inline(always)] // see `Slab::address`
     pub fn place(id: EntryId) -> (usize, usize) {
         ((id >> PIECE_BITS) as usize, id as usize & (PIECE - 1))
     }
@@ -55,8 +56,8 @@ impl Slab {
         debug_assert!(id < self.len());
         // SAFETY: IN A PIECE: the id came from `take`, so the piece exists.
         unsafe {
-            let piece = *self.pieces.get_unchecked((id >> PIECE_BITS) as usize);
-            piece.add(id as usize & (PIECE - 1))
+            let (piece, place) = EntryPieces::place(id);
+            self.pieces.get_unchecked(piece).add(place)
         }
     }
 
