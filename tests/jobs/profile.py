@@ -113,6 +113,27 @@ def case_threads(session):
     return (f"{found} instead of {calls} calls", outcome.text()) if found != (calls, 4 * calls) else None
 
 
+def case_errors(session):
+    """A call that fails has no bytes, and the profile does not read its invalid handles."""
+    problem, outcome, prefix = _profile(session, [session.binary("profile_counts"), "errors"], 2)
+    if problem:
+        return problem
+    found = _totals(json.loads(_read(prefix + ".json")))
+    wrong = {name: found.get(name) for name in ("MPI_Send", "MPI_Send_init", "MPI_Bcast") if found.get(name) != (2, 0)}
+    return (f"calls and bytes are {wrong}", outcome.text()) if wrong else None
+
+
+def case_intercommunicator(session):
+    """Reductions with a scatter count the parts of the own group; the root of a gather sends nothing."""
+    problem, outcome, prefix = _profile(session, [session.binary("profile_counts"), "inter"], 3)
+    if problem:
+        return problem
+    found = _totals(json.loads(_read(prefix + ".json")))
+    expected = {"MPI_Reduce_scatter": (3, 48), "MPI_Reduce_scatter_block": (3, 48), "MPI_Gather": (3, 24)}
+    wrong = {name: found.get(name) for name, value in expected.items() if found.get(name) != value}
+    return (f"calls and bytes are {wrong} instead of {expected}", outcome.text()) if wrong else None
+
+
 def case_spawned(session):
     """Spawned ranks have a report of their own."""
     problem, outcome, prefix = _profile(session, [session.binary("profile_counts"), "spawn"], 2)

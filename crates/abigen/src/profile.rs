@@ -68,12 +68,13 @@ fn emit_function(table: &Table, function: &Function, number: usize, out: &mut St
     _ = writeln!(
         out,
         "    let call = begin(function);\n    let code = unsafe {{ real({args}) }};\n    \
-         call.end(|| unsafe {{ {} }});\n    code\n}}",
+         call.end(|| if code == 0 {{ unsafe {{ {} }} }} else {{ 0 }});\n    code\n}}",
         emit_bytes(function)
     );
 }
 
-/// Returns the expression for the bytes that a call sends, moves to or from a window, or moves to or from a file.
+/// Returns the expression for the bytes that a call sends, moves to or from a window, or moves to or from a file. It is
+/// evaluated only after a call that succeeded, because a failed call may have had invalid handles.
 fn emit_bytes(function: &Function) -> String {
     let has = |name: &str| function.params.iter().any(|p| p.name == name);
     let short = function.name.trim_start_matches("MPI_").trim_end_matches("_c");
@@ -128,12 +129,13 @@ fn collective_bytes(short: &str, one: &dyn Fn(&str, &str) -> String) -> String {
     };
     let own = "bytes::own(r#recvcounts, r#recvtype, r#comm)".to_owned();
     let root = |bytes: String| format!("bytes::at_root(r#root, r#comm, || {bytes})");
+    let to_root = |bytes: String| format!("bytes::to_root(r#root, || {bytes})");
     let each = |bytes: String| format!("bytes::peers(r#comm) * {bytes}");
     match &*name {
-        "allgather" | "gather" => {
-            in_place(one("sendcount", "sendtype"), one("recvcount", "recvtype"))
-        }
-        "allgatherv" | "gatherv" => in_place(one("sendcount", "sendtype"), own),
+        "allgather" => in_place(one("sendcount", "sendtype"), one("recvcount", "recvtype")),
+        "allgatherv" => in_place(one("sendcount", "sendtype"), own),
+        "gather" => to_root(in_place(one("sendcount", "sendtype"), one("recvcount", "recvtype"))),
+        "gatherv" => to_root(in_place(one("sendcount", "sendtype"), own)),
         "alltoall" => {
             in_place(each(one("sendcount", "sendtype")), each(one("recvcount", "recvtype")))
         }
@@ -147,9 +149,15 @@ fn collective_bytes(short: &str, one: &dyn Fn(&str, &str) -> String) -> String {
         "bcast" => root(one("count", "datatype")),
         "scatter" => root(each(one("sendcount", "sendtype"))),
         "scatterv" => root(all("sendcounts", "sendtype")),
-        "reduce_scatter" => all("recvcounts", "datatype"),
-        "reduce_scatter_block" => each(one("recvcount", "datatype")),
-        "reduce" | "allreduce" | "scan" | "exscan" => one("count", "datatype"),
+        // The result has a part for each rank of the own group, also on an intercommunicator.
+        "reduce_scatter" => {
+            "bytes::array(r#recvcounts, r#datatype, bytes::group_size(r#comm))".into()
+        }
+        "reduce_scatter_block" => {
+            format!("bytes::group_size(r#comm) * {}", one("recvcount", "datatype"))
+        }
+        "reduce" => to_root(one("count", "datatype")),
+        "allreduce" | "scan" | "exscan" => one("count", "datatype"),
         // The number of neighbors is known only to the topology.
         _ => "0".into(),
     }
@@ -171,6 +179,7 @@ mod tests {
         for name in ["MPI_Send", "MPI_Waitall", "MPI_Iallreduce_c", "MPI_File_write_at_all"] {
             assert!(text.contains(&format!("fn {name}(")), "{name}");
         }
+        assert_eq!(text.matches("call.end(||").count(), text.matches("|| if code == 0 {").count());
         assert!(!text.contains("MPI_Wtime") && !text.contains("fn MPI_Comm_toint("));
     }
 
@@ -182,6 +191,9 @@ mod tests {
         assert_eq!(bytes("MPI_Irecv"), "0");
         assert!(bytes("MPI_Ibcast").starts_with("bytes::at_root("));
         assert!(bytes("MPI_Alltoallv").contains("bytes::array(r#sendcounts, r#sendtype"));
+        assert!(bytes("MPI_Reduce_scatter").contains("bytes::group_size(r#comm)"));
+        assert!(bytes("MPI_Ireduce_scatter_block").starts_with("bytes::group_size(r#comm)"));
+        assert!(bytes("MPI_Igatherv").starts_with("bytes::to_root(r#root, ||"));
         assert_eq!(bytes("MPI_Ineighbor_alltoall"), "0");
         assert_eq!(bytes("MPI_Startall"), "bytes::started(r#array_of_requests, r#count)");
     }

@@ -1,6 +1,6 @@
 //! Numbers of bytes that a call passes. The generated functions call these after the measured call.
 //!
-//! **ARGUMENTS.** The arguments are those of a call of the program, which has returned: they are valid as the standard
+//! **ARGUMENTS.** The arguments are those of a call of the program that has succeeded: they are valid as the standard
 //! states.
 #![allow(unsafe_code)]
 
@@ -62,15 +62,23 @@ unsafe fn is_inter(comm: usize) -> bool {
     unsafe { comm_test_inter(comm, &mut flag) == 0 && flag != 0 }
 }
 
+/// Number of ranks of the own group.
+pub(crate) unsafe fn group_size(comm: usize) -> i64 {
+    let mut size = 0;
+    // SAFETY: ARGUMENTS.
+    unsafe { comm_size(comm, &mut size) };
+    i64::from(size)
+}
+
 /// Number of ranks to which a collective call sends.
 pub(crate) unsafe fn peers(comm: usize) -> i64 {
     let mut size = 0;
     // SAFETY: ARGUMENTS.
     unsafe {
-        match is_inter(comm) {
-            true => comm_remote_size(comm, &mut size),
-            false => comm_size(comm, &mut size),
-        };
+        if !is_inter(comm) {
+            return group_size(comm);
+        }
+        comm_remote_size(comm, &mut size);
     }
     i64::from(size)
 }
@@ -92,6 +100,12 @@ pub(crate) unsafe fn at_root(root: c_int, comm: usize, bytes: impl FnOnce() -> i
         }
     };
     if is_root { bytes() } else { 0 }
+}
+
+/// Returns `bytes` at a rank that sends to the root. In the root's group of an intercommunicator no rank sends, and the
+/// arguments of the data are not significant.
+pub(crate) fn to_root(root: c_int, bytes: impl FnOnce() -> i64) -> i64 {
+    if root == MPI_ROOT || root == MPI_PROC_NULL { 0 } else { bytes() }
 }
 
 /// Bytes of an array of counts.
