@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`sync`] | atomics and fences, the processor's or the model checker's |
 //! | [`biased`] | a lock that costs plain instructions while one thread uses it |
+//! | [`code`] | the loaded object at an address, and the address ranges of this library |
 //! | [`clock`] | nanoseconds of the monotonic clock |
 //! | [`sleepers`] | sleeping threads of a process, and which one to wake |
 //! | [`wait`] | futexes between processes, yielding, the expedited membarrier |
@@ -24,6 +25,7 @@
 
 pub mod biased;
 pub mod clock;
+pub mod code;
 pub mod config;
 pub mod copy;
 pub mod entropy;

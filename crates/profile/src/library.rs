@@ -1,6 +1,7 @@
 //! The MPI library of the process, and the functions that this library measures.
 #![allow(unsafe_code)]
 
+use fastpath_base::code::find_object;
 use fastpath_base::sync::{StaticOrdering as Ordering, StaticPtr};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -118,20 +119,16 @@ unsafe extern "C" fn list_object(
 impl LoadedObject {
     /// Returns the library if this object defines `PMPI_Init`.
     fn open_mpi(self) -> Option<MpiLibrary> {
-        // SAFETY: name and symbol end in a NUL. Zeros are a valid `Dl_info`, which `dladdr` fills if it finds the
-        // address.
+        // SAFETY: name and symbol end in a NUL.
         unsafe {
             let handle = libc::dlopen(self.name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
             if handle.is_null() {
                 return None;
             }
             let function = libc::dlsym(handle, c"PMPI_Init".as_ptr());
-            let mut place = std::mem::zeroed::<libc::Dl_info>();
             // `dlsym` also finds functions of objects that this one needs.
-            if function.is_null()
-                || libc::dladdr(function, &mut place) == 0
-                || place.dli_fbase.addr() != self.base
-            {
+            let object = find_object(function.addr());
+            if object.is_none_or(|object| object.dli_fbase.addr() != self.base) {
                 libc::dlclose(handle);
                 return None;
             }

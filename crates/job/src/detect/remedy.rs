@@ -1,14 +1,12 @@
-#![allow(unsafe_code)]
 //! Commands that start the processes of another launcher as one job.
 
 use super::environment::{find_place, read_variable};
 use super::{Claim, LaunchPlace, Launcher};
 use crate::identity::JOB_VARIABLE;
+use fastpath_base::code::own_file;
 use fastpath_base::config::{Key, VARIABLES};
-use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::Read;
-use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -96,7 +94,7 @@ fn quote(word: &str) -> String {
 
 /// Finds our `mpiexec`: beside the library, in a `bin` folder beside one of the library's folders, or in `PATH`.
 pub fn find_mpiexec() -> Option<PathBuf> {
-    let library = own_file();
+    let library = own_file().and_then(|file| fs::canonicalize(file).ok());
     let beside = library.iter().flat_map(|file| file.ancestors().skip(1));
     let near =
         beside.take(3).flat_map(|folder| [folder.join("mpiexec"), folder.join("bin/mpiexec")]);
@@ -106,20 +104,6 @@ pub fn find_mpiexec() -> Option<PathBuf> {
         .map(|folder| folder.join("mpiexec"))
         .collect();
     near.chain(listed).find(|file| is_ours(file))
-}
-
-fn own_file() -> Option<PathBuf> {
-    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the address is that of a function, and the loader only writes to `info`.
-    let found = unsafe { libc::dladdr(own_file as *const libc::c_void, info.as_mut_ptr()) };
-    // SAFETY: all zeros, or what the loader has written, is a valid Dl_info.
-    let file = unsafe { info.assume_init() }.dli_fname;
-    if found == 0 || file.is_null() {
-        return None;
-    }
-    // SAFETY: `file` is a C string of the loader, valid as long as the library.
-    let file = unsafe { CStr::from_ptr(file) };
-    fs::canonicalize(file.to_str().ok()?).ok()
 }
 
 /// Returns whether a file is an `mpiexec` of Fastpath, which contains the name of the variable that it sets. The check

@@ -1,11 +1,9 @@
 //! Call sites of MPI calls, found by walking up the stack, because the message path records nothing.
 #![allow(unsafe_code)]
 
+use fastpath_base::code::{code_ranges, find_object, locate};
 use std::ffi::{CStr, c_int, c_void};
 use std::fmt;
-use std::mem::MaybeUninit;
-use std::ops::Range;
-use std::sync::OnceLock;
 
 /// Maximum number of frames that a walk visits. A stack that has overflowed has hundreds of thousands of frames.
 const FRAMES_MAX: u32 = 256;
@@ -50,11 +48,11 @@ extern "C" fn visit(context: *mut c_void, walk: *mut Walk) -> c_int {
     // A return address may be the first byte after the calling function. The byte before the return address is inside
     // the calling function.
     let inside = if ip == walk.place { ip } else { ip.wrapping_sub(1) };
-    if walk.caller == 0 && libraries().own.contains(&inside) {
+    if walk.caller == 0 && code_ranges().own.contains(&inside) {
         walk.outermost = inside;
     } else if walk.outermost != 0 {
         walk.caller = if walk.caller == 0 { ip } else { walk.caller };
-        if !libraries().fortran.contains(&inside) {
+        if !code_ranges().fortran.contains(&inside) {
             walk.program = ip;
             return STOP;
         }
@@ -62,66 +60,9 @@ extern "C" fn visit(context: *mut c_void, walk: *mut Walk) -> c_int {
     GO_ON
 }
 
-/// Address ranges of code.
-struct Libraries {
-    /// This library.
-    own: Range<usize>,
-    /// The Fortran entry points, `libmpifort_abi`; empty without them.
-    fortran: Range<usize>,
-}
-
-const FORTRAN_LIBRARY: &[u8] = b"/libmpifort_abi.so";
-
-/// Returns the address ranges of the libraries. [`prepare`] computes them before a signal handler needs them.
-fn libraries() -> &'static Libraries {
-    static CODE: OnceLock<Libraries> = OnceLock::new();
-    CODE.get_or_init(|| {
-        let mut code = Libraries { own: 0..0, fortran: 0..0 };
-        // SAFETY: `find_code` has the required type, and `code` outlives the call.
-        unsafe { libc::dl_iterate_phdr(Some(find_code), (&raw mut code).cast()) };
-        code
-    })
-}
-
+/// Finds the address ranges before a signal handler needs them.
 pub(crate) fn prepare() {
-    libraries();
-}
-
-/// Stores in `code` the segments that contain this function, and the code of the Fortran entry points.
-unsafe extern "C" fn find_code(
-    object: *mut libc::dl_phdr_info, _: usize, code: *mut c_void,
-) -> c_int {
-    // SAFETY: the linker passes an object that is valid during the call. `libraries` passes a valid `code`.
-    unsafe {
-        let (object, code) = (&*object, &mut *code.cast::<Libraries>());
-        let segments = std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into());
-        let is_fortran = !object.dlpi_name.is_null()
-            && CStr::from_ptr(object.dlpi_name)
-                .to_bytes()
-                .windows(FORTRAN_LIBRARY.len())
-                .any(|part| part == FORTRAN_LIBRARY);
-        let own = visit as *const () as usize;
-        for segment in segments.iter().filter(|s| s.p_type == libc::PT_LOAD) {
-            let start = object.dlpi_addr.wrapping_add(segment.p_vaddr) as usize;
-            let found = start..start.wrapping_add(segment.p_memsz as usize);
-            if found.contains(&own) {
-                code.own = found;
-            } else if is_fortran && segment.p_flags & libc::PF_X != 0 {
-                code.fortran = found;
-            }
-        }
-    }
-    GO_ON
-}
-
-fn find_object(address: usize) -> Option<libc::Dl_info> {
-    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: `dladdr` accepts every address. Zeros are a valid `Dl_info`, which `dladdr` fills if it finds the
-    // address.
-    unsafe {
-        let found = libc::dladdr(std::ptr::without_provenance(address), info.as_mut_ptr());
-        (found != 0).then(|| info.assume_init())
-    }
+    code_ranges();
 }
 
 pub(crate) struct CallFrames {
@@ -169,23 +110,15 @@ pub(crate) struct CallSite(usize);
 impl fmt::Display for CallSite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let call = self.0.wrapping_sub(1);
-        let Some(found) = find_object(call).filter(|found| !found.dli_fname.is_null()) else {
+        // SAFETY: the object stays loaded while the program runs code in it.
+        let Some((path, address)) = (unsafe { locate(call) }) else {
             return write!(f, "{call:#x}");
-        };
-        // SAFETY: the object stays loaded while the program runs code in it, and begins with an ELF header.
-        let (path, is_fixed) = unsafe {
-            let kind = found.dli_fbase.cast::<u16>().add(ELF_TYPE / 2).read();
-            (CStr::from_ptr(found.dli_fname), kind == libc::ET_EXEC)
         };
         let path = path.to_string_lossy();
         let file = path.rsplit('/').next().unwrap_or_default();
-        let base = if is_fixed { 0 } else { found.dli_fbase.addr() };
-        write!(f, "{file}+{:#x}", call - base)
+        write!(f, "{file}+{address:#x}")
     }
 }
-
-/// Offset of the file type in an ELF header.
-const ELF_TYPE: usize = 16;
 
 /// Returns the name of the exported function at an address.
 fn exported_name(address: usize) -> Option<&'static str> {

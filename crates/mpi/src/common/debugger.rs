@@ -2,13 +2,14 @@
 //! Symbols that debuggers read in a rank: the table of message queues, and the name of the library that reads it
 //! (MPIR message queue interface 1.0, 2013). The library is crate `queues`.
 
+use fastpath_base::code;
 use fastpath_base::sync::StaticOrdering as Ordering;
 use fastpath_protocol::snapshot::queues::{CommunicatorCard, NAME_BYTES, QueueTable};
 use fastpath_protocol::tag::Context;
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 /// Table of the process's message queues.
@@ -56,18 +57,8 @@ pub fn publish_library() {
 }
 
 /// Returns the path of the debuggers' library if it is beside the file that holds this code.
-fn find_library() -> Option<std::path::PathBuf> {
-    // SAFETY: all zeros is a valid Dl_info. The address is in this file. The name outlives this call, because the file
-    // stays loaded.
-    let own = unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        let address = (&raw const fastpath_queues).cast();
-        if libc::dladdr(address, &mut info) == 0 || info.dli_fname.is_null() {
-            return None;
-        }
-        Path::new(OsStr::from_bytes(CStr::from_ptr(info.dli_fname).to_bytes()))
-    };
-    let beside = own.with_file_name(OsStr::from_bytes(LIBRARY.to_bytes()));
+fn find_library() -> Option<PathBuf> {
+    let beside = code::own_file()?.with_file_name(OsStr::from_bytes(LIBRARY.to_bytes()));
     std::path::absolute(beside).ok().filter(|path| path.exists())
 }
 

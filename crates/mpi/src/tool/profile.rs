@@ -1,11 +1,9 @@
 //! Profiles (`FASTPATH_PROFILE`): the profiling library writes them; this library only reports that it is missing.
 #![allow(unsafe_code)]
 
+use fastpath_base::code::own_file;
 use fastpath_base::config::{Config, PROFILE_LIBRARY};
 use fastpath_base::tell;
-use std::ffi::{CStr, OsStr};
-use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Prints on rank 0 how to load the profiling library, if a profile is requested and the library is not loaded.
@@ -25,16 +23,7 @@ pub(crate) fn warn_if_missing(config: &Config, rank: usize) {
 
 /// Returns the folder of this library.
 fn find_folder() -> PathBuf {
-    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: zeros are a valid `Dl_info`, which `dladdr` fills if it finds the address of this function. The name of a
-    // loaded object ends in a NUL.
-    let path = unsafe {
-        match libc::dladdr(find_folder as *const () as *const _, info.as_mut_ptr()) {
-            0 => return PathBuf::new(),
-            _ => CStr::from_ptr(info.assume_init().dli_fname).to_bytes(),
-        }
-    };
-    let path = Path::new(OsStr::from_bytes(path));
+    let path = own_file().unwrap_or(Path::new(""));
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     path.parent().map(Path::to_owned).unwrap_or_default()
 }
