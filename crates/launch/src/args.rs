@@ -30,6 +30,7 @@ pub use spec::{
     App, Bind, Inherit, JobNodes, JobSpec, Node, Output, Placement, RankOrder, Stdin, TIMEOUT_CODE,
 };
 
+use fastpath_base::tell;
 use fastpath_base::topology::Level;
 use std::fmt;
 use std::io;
@@ -52,6 +53,12 @@ impl fmt::Display for UsageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// Returns the error of an option that names a rank beyond the `total` ranks of the job.
+fn refuse_rank<T>(option: &str, rank: usize, total: usize) -> Result<T, UsageError> {
+    let total = tell::count(total as u64, "rank");
+    wrong(format!("{option}: there is no rank {rank}; the job has {total}, numbered from 0"))
 }
 
 fn wrong<T>(text: String) -> Result<T, UsageError> {

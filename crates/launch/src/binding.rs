@@ -161,7 +161,7 @@ fn pick_units(
     Ok(placed)
 }
 
-/// Describes the binding of each rank. `places` has the hardware in which each rank runs.
+/// Describes the binding of each rank. `places` holds the core, L3 cache, NUMA node and socket of each rank.
 pub fn describe_plan(
     plan: &BindingPlan, ranks: usize, machine: &NodeProcessors, places: &[RankDomains],
 ) -> String {

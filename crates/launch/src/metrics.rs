@@ -15,8 +15,8 @@ pub struct MetricsFile {
 }
 
 impl MetricsFile {
-    /// Makes the file of a host. Hosts after the first put their number before the end of the name, because hosts may
-    /// share the folder: `job.prom`, `job.1.prom`.
+    /// Makes the file of host `node`. The name has the number of every host but the first, as in `job.1.prom`, because
+    /// hosts may share the folder.
     pub fn new(path: &Path, node: usize) -> MetricsFile {
         let path = match node {
             0 => path.to_owned(),
@@ -28,7 +28,7 @@ impl MetricsFile {
         MetricsFile { path, started: Instant::now() }
     }
 
-    /// Writes the metrics of the ranks `ranks` of this host. Returns a line for the user if the file cannot be written.
+    /// Writes the metrics of `ranks`, which are on this host. Returns a diagnostic if the file cannot be written.
     pub fn write(
         &self, segment: &Segment, host: &str, ranks: impl Iterator<Item = usize>, code: i32,
     ) -> Option<String> {

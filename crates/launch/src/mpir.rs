@@ -36,8 +36,8 @@ unsafe extern "C" {
     fn MPIR_Breakpoint();
 }
 
-/// Returns whether ranks must wait for a debugger: it has set `MPIR_being_debugged`, or it traces this process. In gdb,
-/// users only set a breakpoint.
+/// Returns whether ranks must wait for a debugger, which has set `MPIR_being_debugged` or traces this process. gdb does
+/// not set the variable.
 pub fn is_debugged() -> bool {
     // SAFETY: the variable is an int of this process; the volatile read gets the value that a debugger wrote.
     let is_set = unsafe { (&raw const MPIR_being_debugged).read_volatile() } != 0;
@@ -78,7 +78,7 @@ pub fn publish_ranks<'a>(
         (&raw mut MPIR_debug_state).write_volatile(SPAWNED);
         MPIR_Breakpoint();
     }
-    // ORDERING: release, partner is the acquire load in `Job::attach`. No other data is passed.
+    // ORDERING: release; partner is the acquire load in `Job::attach`. No other data is passed.
     if segment.header().is_held.swap(0, Ordering::Release) != 0 {
         futex_wake(&segment.header().is_held, u32::MAX);
     }

@@ -6,7 +6,7 @@ use fastpath_base::topology;
 use std::ffi::OsStr;
 use std::io::Write as _;
 
-/// Writes the process number (`--report-pid`) and restricts the launcher to the job's processors (`--cpu-set`).
+/// Writes the launcher's process number (`--report-pid`) and restricts the launcher to the processors of `--cpu-set`.
 pub fn prepare_itself(spec: &JobSpec) -> Result<(), Refusal> {
     if let Some(place) = &spec.report_pid {
         let refuse = |e| {

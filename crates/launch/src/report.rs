@@ -75,11 +75,11 @@ pub fn describe_ranks(ranks: &Ranks, segment: &Segment) -> String {
     text.lines().map(|line| format!("mpiexec: {line}\n")).collect()
 }
 
-/// Longest time that `fastpath` takes to find the place of a process.
+/// Longest time that the launcher waits for `fastpath` to find the place of a process.
 const PLACE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Describes where a process is in its program, as `fastpath ps --why` does. The tool reads symbols and debug
-/// information, for which the launcher has no code.
+/// Describes where a process is in its program, as `fastpath ps --why` does. The tool does the work, because the
+/// launcher has no code that reads symbols and debug information.
 fn find_place(pid: i32) -> String {
     let tool = std::env::current_exe().map(|own| own.with_file_name("fastpath"));
     let place = tool

@@ -75,14 +75,13 @@ fn preload_profile(env: &mut BTreeMap<OsString, OsString>) {
     let program = std::env::current_exe().unwrap_or_default();
     let prefix = program.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
     let library = prefix.join("lib").join(PROFILE_LIBRARY);
-    let cause = match library.as_os_str().as_bytes() {
-        _ if !library.exists() => "is not installed",
-        path if path.iter().any(|byte| b" :".contains(byte)) => {
-            "has a space or colon in its path, which LD_PRELOAD cannot hold"
-        }
-        _ => "",
+    let has_separator = library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte));
+    let cause = match (library.exists(), has_separator) {
+        (false, _) => Some("is not installed"),
+        (true, true) => Some("has a space or colon in its path, which LD_PRELOAD cannot hold"),
+        (true, false) => None,
     };
-    if !cause.is_empty() {
+    if let Some(cause) = cause {
         let library = library.display();
         tell!("mpiexec: no profile is written for FASTPATH_PROFILE: {library} {cause}");
         return;
@@ -128,9 +127,9 @@ pub struct RankStarter {
     /// process.
     parent: Option<String>,
     need: Need,
-    /// Whether ranks stay in the launcher's session: if the launcher has a nice value other than 0, because nice values
-    /// count only among processes of one session, or if it is debugged, because gdb removes its breakpoints from memory
-    /// that the session's leader shares.
+    /// Whether ranks stay in the launcher's session. They stay if the launcher has a nice value other than 0, because
+    /// nice values count only among processes of one session. They also stay if the launcher is debugged, because gdb
+    /// would remove its breakpoints from the memory that the launcher shares with the leader of a new session.
     keeps_session: bool,
 }
 

@@ -5,18 +5,18 @@ use crate::program::ProgramError;
 use crate::start::{PreparedProgram, prepare_app};
 use std::ffi::OsString;
 
-/// The programs of a job, each also with the tools of its ranks in front.
+/// Programs of a job, and the same programs behind the tools that start them.
 pub struct Programs {
     /// Programs of the command line.
     pub apps: Vec<PreparedProgram>,
     /// Position in `apps` of each rank's program.
     pub app_of: Vec<usize>,
-    /// Position of tool and program, and both as one program.
+    /// Positions of a tool and of a program, and the tool with the program as its arguments.
     with_tools: Vec<((usize, usize), PreparedProgram)>,
 }
 
 impl Programs {
-    /// Finds the programs, and the tools of each.
+    /// Finds the programs and the tools.
     ///
     /// # Errors
     /// A program or tool is missing or cannot be executed.
@@ -38,7 +38,7 @@ impl Programs {
         Ok(Programs { apps, app_of, with_tools })
     }
 
-    /// Returns what starts a rank: its program or the tool.
+    /// Returns the command of a rank: the program, or the tool that starts it.
     pub fn of_rank(&self, spec: &JobSpec, rank: usize) -> &PreparedProgram {
         let app = self.app_of[rank];
         let tool = spec.tools.iter().position(|tool| tool.has_rank(rank));
@@ -47,7 +47,7 @@ impl Programs {
     }
 }
 
-/// Returns the words of a tool, the program's path and its arguments. The tool need not search for the program.
+/// Returns the words of a tool, then path and arguments of the program. With a path, the tool does not search `PATH`.
 fn add_tool(tool: &[OsString], program: &PreparedProgram, app: &App) -> Vec<OsString> {
     let path = program.path.clone().into_os_string();
     tool.iter().cloned().chain([path]).chain(app.argv.iter().skip(1).cloned()).collect()

@@ -6,7 +6,7 @@ use super::parser_state::{AGENT, HostSpec, IdleOption, Parser, RankCount};
 use super::spec::{App, JobNodes, JobSpec, Node};
 use super::table::{Opt, OptionArguments, OptionEffect, SECTIONS};
 use super::values::{GivenOption, largest, read_timeout};
-use super::{CommandRequest, Surroundings, UsageError, wrong};
+use super::{CommandRequest, Surroundings, UsageError, refuse_rank, wrong};
 use clap_lex::{OsStrExt, ParsedArg, RawArgs};
 use fastpath_base::tell;
 use fastpath_base::topology::Level;
@@ -236,10 +236,7 @@ impl Parser<'_> {
         if let super::Stdin::Ranks(list) = &self.spec.stdin
             && let Some(rank) = list.iter().find(|&&rank| rank >= total)
         {
-            return wrong(format!(
-                "--stdin: there is no rank {rank}; the job has {total} rank{}, numbered from 0",
-                if total == 1 { "" } else { "s" }
-            ));
+            return refuse_rank("--stdin", *rank, total);
         }
         super::tool::check_tools(&self.spec.tools, total)?;
         if self.has_slots {

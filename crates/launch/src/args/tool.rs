@@ -3,15 +3,16 @@
 use super::parser_state::Parser;
 use super::spec::{RankTool, Stdin};
 use super::values::GivenOption;
-use super::{UsageError, wrong};
+use super::{UsageError, refuse_rank, wrong};
 use fastpath_base::topology::CpuSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-/// Debuggers that read the words behind a program as its own arguments only after `--args`.
+/// Debuggers that pass the words after a program to it only with `--args`.
 const GDBS: [&str; 4] = ["gdb", "gdb-oneapi", "cuda-gdb", "rocgdb"];
 
+/// Makes a tool, for debuggers of [`GDBS`] with `--args`.
 fn make_tool(mut words: Vec<OsString>, ranks: Option<CpuSet>) -> RankTool {
     let name = words.first().and_then(|word| Path::new(word).file_name());
     let is_gdb = name.is_some_and(|name| GDBS.iter().any(|gdb| name == *gdb));
@@ -43,7 +44,7 @@ pub fn take_file(parser: &mut Parser<'_>, given: &GivenOption) -> Result<(), Usa
     take_tools(parser, &GivenOption { name, values: vec![OsString::from_vec(text)] })
 }
 
-/// Applies `-gdb`: gdb starts every rank, reads the standard input, and its lines have the rank's number.
+/// Applies `-gdb`: starts every rank in gdb with the standard input of `mpiexec`, and output lines with the rank.
 pub fn take_gdb(parser: &mut Parser<'_>) {
     parser.spec.tools.push(make_tool(vec!["gdb".into(), "-q".into()], None));
     parser.spec.stdin = Stdin::All;
@@ -69,14 +70,11 @@ fn read_tool(text: &[u8]) -> Result<RankTool, String> {
     }
 }
 
-/// Checks that the ranks of all tools exist, and that a rank has one tool.
+/// Checks that the ranks of all tools exist, and that no rank has two tools.
 pub fn check_tools(tools: &[RankTool], total: usize) -> Result<(), UsageError> {
     let named = tools.iter().flat_map(|tool| tool.ranks.iter().flat_map(CpuSet::iter));
     if let Some(rank) = named.into_iter().find(|&rank| rank >= total) {
-        return wrong(format!(
-            "-gtool: there is no rank {rank}; the job has {total} rank{}, numbered from 0",
-            if total == 1 { "" } else { "s" }
-        ));
+        return refuse_rank("-gtool", rank, total);
     }
     let twice = (0..total).find(|&rank| tools.iter().filter(|t| t.has_rank(rank)).count() > 1);
     match twice {
