@@ -4,8 +4,8 @@ usage: python3 trace_otf2.py TRACE.json FOLDER
 
 Needs OTF2's Python module: Debian's package python3-otf2, or otf2 of PyPI. FOLDER is created; FOLDER/traces.otf2 names
 the trace. Each rank is a location group, each thread a location, each interval a region. A moment, such as a sent
-message, is a region without duration. Peer, tag and bytes are attributes of regions: the trace has no events of sent and
-received messages, because a trace of the latest points may lack the other end of a message.
+message, is a region without duration. Peer, tag and bytes are attributes of regions. There are no events of sent and
+received messages, because FASTPATH_TRACE keeps only the latest points, and may lack the other end of a message.
 """
 
 import json
@@ -54,7 +54,7 @@ def find_role(otf2, name):
 
 
 class Converter:
-    """Writes the definitions when they are first needed."""
+    """Writer of events. It writes the definition of a region or attribute at the first use."""
 
     def __init__(self, otf2, trace):
         self.otf2, self.definitions = otf2, trace.definitions
@@ -73,7 +73,7 @@ class Converter:
         return self.attributes[name]
 
     def write(self, writer, events):
-        """Writes the events of a thread. Intervals without an end, in which a rank died, end with the last event."""
+        """Writes the events of a thread. An interval in which the rank died has no end, and ends with the last event."""
         open_regions, now = [], 0
         for event in events:
             now = max(now, round(event["ts"] * 1000))

@@ -1,4 +1,4 @@
-"""Debuggers find the ranks of a job by the symbols of MPIR in mpiexec, and start ranks by -gdb and -gtool."""
+"""Debuggers find the ranks of a job by the MPIR symbols of mpiexec. -gdb and -gtool start ranks in a debugger."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import subprocess
 
 from jobs.verdicts import _await_ready, _await_sleep, _start
 
-# What a script prints about the table. A stripped launcher has no types.
+# Commands of gdb that print the table. A stripped launcher has no types.
 TABLE = ("print MPIR_debug_state", "print MPIR_proctable_size", "print *MPIR_proctable@MPIR_proctable_size")
 STRIPPED = ("print *(int *)&MPIR_debug_state", "print *(int *)&MPIR_proctable_size",
             *(f"x/s (*(char ***)&MPIR_proctable)[3 * {rank} + 1]" for rank in (0, 1)),
@@ -28,7 +28,7 @@ def _gdb(session, commands, words, **more):
 
 
 def _names(session, pids):
-    """Commands that print program and rank of processes while gdb has stopped the launcher."""
+    """Yields commands of gdb that print program and rank of processes. gdb must have stopped the launcher."""
     for pid in pids:
         yield f'eval "shell readlink /proc/%d/exe", {pid}'
         yield f"eval \"shell tr '\\\\0' '\\\\n' < /proc/%d/environ | grep ^FASTPATH_RANK=\", {pid}"
@@ -71,7 +71,7 @@ def case_stripped(session):
 
 
 def case_held(session):
-    """Ranks wait in MPI_Init until the debugger continues mpiexec, also the only rank of a job."""
+    """Ranks wait in MPI_Init until the debugger continues mpiexec, even if the job has only one rank."""
     program, fastpath = session.binary("world"), os.path.join(session.prefix, "bin", "fastpath")
     # Ends only when each rank sleeps in MPI_Init. A rank that is not held never does.
     listed = rf"{fastpath} ps %d --json | grep -A1 '\\\"phase\\\": \\\"in MPI_Init\\\"' | grep -c '\\\"activity\\\": \\\"asleep\\\"'"
@@ -151,7 +151,7 @@ def case_queues(session):
     library = os.path.join(os.path.realpath(session.prefix), "lib", "libfastpath_dbg.so")
     head = f"library {library}\ninterface 2, addresses of 8 bytes\nimage 0 \nprocess 0 \n"
     for rank, outcome in enumerate(outcomes):
-        # How many bytes of a long message have moved depends on its protocol.
+        # The number of moved bytes of a long message depends on the protocol.
         found = re.sub(r" +(\d+ bytes moved)?$", "", outcome.stdout, flags=re.MULTILINE)
         wanted = re.sub(r" +$", "", head + QUEUES[rank] + "end\n", flags=re.MULTILINE)
         if found != wanted:
@@ -160,7 +160,7 @@ def case_queues(session):
 
 
 def case_tool(session):
-    """A tool starts the ranks that it names, with the program's arguments; the others start without it."""
+    """Each tool starts its ranks, with the program's arguments. Ranks without a tool start as usual."""
     words = ["-gtool", "env TOOL=first:0; env 'TOOL=a b':2", "-n", "3", "sh", "-c", 'echo "$0 $FASTPATH_RANK ${TOOL-none}"', "arg"]
     outcome = session.start([session.mpiexec, *words]).finish()
     lines = sorted(outcome.out.splitlines())

@@ -7,6 +7,7 @@ import re
 import subprocess
 
 from harness import packages
+from jobs.profile import check_printed
 from jobs.ps import _end, _ps
 from jobs.verdicts import _await_ready, _await_sleep, _start
 
@@ -41,7 +42,7 @@ def _parse(text, form):
 
 
 def _refused_by_node_exporter(text):
-    """Returns what node_exporter refuses: other comments, timestamps, TYPE lines of another name than the samples."""
+    """Returns what node_exporter refuses: unknown comments, timestamps, samples without a TYPE line."""
     kinds = {}
     for line in text.splitlines():
         if line.startswith("#"):
@@ -56,7 +57,7 @@ def _refused_by_node_exporter(text):
 
 
 def _judge(text, form, wanted):
-    """Checks a text, and some of its values."""
+    """Returns what is wrong with a text of metrics, or None. It must have the `wanted` values, and may have others."""
     refused = form == "prometheus" and _refused_by_node_exporter(text)
     if refused:
         return f"node_exporter refuses: {refused}", text
@@ -88,7 +89,7 @@ def case_end(session):
 
 
 def case_failed_job(session):
-    """A job that fails keeps its exit code, which is also a metric. So does a job whose file cannot be written."""
+    """A job keeps its exit code if it fails, and if the file cannot be written. The exit code is a metric."""
     path = os.path.join(session.folder, "job.prom")
     words = [session.binary("profile_counts"), "abort"]
     outcome = session.mpirun(2, words, env={"FASTPATH_METRICS": path}).finish()
@@ -100,10 +101,7 @@ def case_failed_job(session):
         return "the exit code is missing", text
     env = {"FASTPATH_METRICS": os.path.join(session.folder, "none", "job.prom")}
     outcome = session.mpirun(2, [session.binary("profile_counts")], env=env).finish()
-    problem = outcome.problem(quiet=False)
-    if not problem and "no metrics were written" not in outcome.err:
-        problem = "the reason is missing"
-    return problem and (problem, outcome.text())
+    return check_printed(outcome, "no metrics were written", "the reason")
 
 
 def case_running(session):

@@ -19,6 +19,14 @@ def _profile(session, words, ranks, code=0, name="profile", env=None):
     return problem and (problem, outcome.text()), outcome, prefix
 
 
+def check_printed(outcome, pattern, what):
+    """Returns what is wrong, or None, if a job must succeed and print `what`, a match of `pattern`, to standard error."""
+    problem = outcome.problem(quiet=False)
+    if not problem and not re.search(pattern, outcome.err, re.MULTILINE):
+        problem = f"{what} is missing"
+    return problem and (problem, outcome.text())
+
+
 def _read(path):
     with open(path, encoding="utf-8") as file:
         return file.read()
@@ -89,7 +97,7 @@ def case_counts(session):
 
 
 def case_standard_error(session):
-    """FASTPATH_PROFILE=1 prints the text. 0 and nothing print nothing."""
+    """FASTPATH_PROFILE=1 prints the text. Nothing is printed for FASTPATH_PROFILE=0 and without the variable."""
     words = [session.binary("profile_counts")]
     outcome = session.mpirun(2, words, env={"FASTPATH_PROFILE": "1"}).finish()
     if problem := outcome.problem(quiet=False):
@@ -163,14 +171,11 @@ def case_unwritable(session):
     env = {"FASTPATH_PROFILE": os.path.join(session.folder, "file", "profile")}
     with open(os.path.join(session.folder, "file"), "w", encoding="utf-8"):
         outcome = session.mpirun(2, [session.binary("profile_counts")], env=env).finish()
-    problem = outcome.problem(quiet=False)
-    if not problem and "cannot be written" not in outcome.err:
-        problem = "the reason is missing"
-    return problem and (problem, outcome.text())
+    return check_printed(outcome, "cannot be written", "the reason")
 
 
 def case_fortran(session):
-    """Call sites of Fortran programs are those of the program, not of the Fortran entry points."""
+    """Call sites of Fortran programs are lines of the program, not of the Fortran entry points."""
     made = Program(program.source("fortran_messages"), "mpi_f08")
     if complaint := made.compile(session.mpicc, session.build):
         return complaint
@@ -191,14 +196,11 @@ def case_without_launcher(session):
     if not (match := re.search(r"LD_PRELOAD=(\S+)", outcome.err)):
         return "the command is missing", outcome.text()
     outcome = session.start([session.binary("profile_counts")], env={**env, "LD_PRELOAD": match[1]}).finish()
-    problem = outcome.problem(quiet=False)
-    if not problem and not re.search(r"^MPI_Allreduce +1 .* 20$", outcome.err, re.MULTILINE):
-        problem = "the profile is missing"
-    return problem and (problem, outcome.text())
+    return check_printed(outcome, r"^MPI_Allreduce +1 .* 20$", "the profile")
 
 
 def case_other_mpi(session):
-    """A program of another MPI, whose ABI differs, runs as without a profile."""
+    """A program of an MPI with another ABI runs without a profile, and the reason is printed."""
     folder = packages.wheel("mpich")
     binary = os.path.join(session.folder, "profile_counts")
     words = [os.path.join(folder, "bin", "mpicc"), *program.FLAGS, "-o", binary, program.source("profile_counts")]
@@ -206,7 +208,4 @@ def case_other_mpi(session):
     env = {"FASTPATH_PROFILE": "1", "LD_PRELOAD": os.path.join(session.prefix, "lib", "libfastpath_profile.so")}
     launcher = os.path.join(folder, "bin", "mpiexec")
     outcome = session.start([launcher, "-n", "2", binary, "counts", os.path.join(session.folder, "data")], env=env).finish()
-    problem = outcome.problem(quiet=False)
-    if not problem and "uses an MPI without the standard ABI" not in outcome.err:
-        problem = "the reason is missing"
-    return problem and (problem, outcome.text())
+    return check_printed(outcome, "uses an MPI without the standard ABI", "the reason")
