@@ -135,12 +135,12 @@ mod tests {
     #[test]
     fn counters__keep_extremes_and_ignore_calls_without_bytes() {
         let mut counters = CallCounters::default();
-        for (nanoseconds, bytes) in [(30, 0), (10, 8), (20, 4)] {
+        for (nanoseconds, bytes) in [(30, 0), (10, 8), (20, 4), (15, 0)] {
             counters.merge(&CallCounters::of_call(nanoseconds, bytes));
         }
         let expected = CallCounters {
-            calls: 3,
-            nanoseconds: 60,
+            calls: 4,
+            nanoseconds: 75,
             min_nanoseconds: 10,
             max_nanoseconds: 30,
             calls_with_bytes: 2,
