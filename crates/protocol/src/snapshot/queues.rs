@@ -8,6 +8,7 @@ use crate::request::{MessagePhase, Request, RequestKind, RequestState};
 use crate::tag::{ANY_PEER, ANY_TAG, Context, key_context, key_source};
 use crate::unexpected::{ENTRY_BYTES, EntryPieces, LONG, UnexpectedEntry};
 use fastpath_base::sync::StaticU64;
+use std::collections::HashSet;
 use std::mem::offset_of;
 
 /// Name of the exported [`QueueTable`].
@@ -206,8 +207,11 @@ impl QueueContents {
 }
 
 fn read_cards(read: Read<'_>, mut at: u64) -> Option<Vec<CommunicatorEntry>> {
-    let mut found = Vec::new();
+    let (mut found, mut seen) = (Vec::new(), HashSet::new());
     while at != 0 && found.len() < MOST {
+        if !seen.insert(at) {
+            return None; // a damaged list that never ends
+        }
         let words = read(at, CARD_WORDS)?;
         let count = half(&words, offset_of!(CommunicatorCard, peer_count)) as usize;
         let peers = read_halves(read, words[offset_of!(CommunicatorCard, peers) / 8], count)?;
@@ -277,8 +281,11 @@ fn decode_request(words: &[u64]) -> Option<QueuedOperation> {
 fn read_unexpected(read: Read<'_>, addresses: &Addresses) -> Option<Vec<QueuedOperation>> {
     let [pieces, count] = read(addresses.pieces, 2)?[..] else { return None };
     let mut id = *read_halves(read, addresses.first_unexpected, 1)?.first()?;
-    let mut found = Vec::new();
+    let (mut found, mut seen) = (Vec::new(), HashSet::new());
     while id != 0 && found.len() < MOST {
+        if !seen.insert(id) {
+            return None; // see `read_cards`
+        }
         let (piece, place) = EntryPieces::place(id);
         if piece as u64 >= count {
             return None;
@@ -411,5 +418,36 @@ mod tests {
         let read = |table| QueueContents::read(&own_memory, expose(table));
         assert_eq!(read(&other), Err(QueueError::OtherBuild));
         assert_eq!(QueueContents::read(&own_memory, 0), Err(QueueError::Unreadable));
+    }
+
+    #[test]
+    fn queues__with_lists_that_never_end_are_unreadable() {
+        let mut card = CommunicatorCard {
+            next: 0,
+            context: 0,
+            peers: 0,
+            peer_count: 0,
+            rank: 0,
+            name: [0; NAME_BYTES],
+        };
+        card.next = expose(&card);
+        assert_eq!(read_cards(&own_memory, card.next), None);
+
+        // Entry 1 follows itself.
+        let mut piece = vec![0_u64; 2 * ENTRY_BYTES as usize / 8];
+        let next = ENTRY_BYTES as usize + UnexpectedEntry::OFFSETS[0];
+        piece[next / 8] = 1 << (next % 8 * 8);
+        let first = 1_u64;
+        let pieces = piece.as_ptr().expose_provenance() as u64;
+        let words = [expose(&pieces), 1];
+        let addresses = Addresses {
+            counters: 0,
+            unexpected: 0,
+            requests: 0,
+            fresh: 0,
+            first_unexpected: expose(&first),
+            pieces: expose(&words),
+        };
+        assert_eq!(read_unexpected(&own_memory, &addresses), None);
     }
 }
