@@ -1,5 +1,6 @@
 //! Declarations for Rust: the source of the crate `fastpath-mpi-sys`.
 
+use crate::exports::add_pointers;
 use crate::model::{CType, CTypeKind, Callback, Constant, Function, Param, Table};
 use std::fmt::Write;
 
@@ -130,7 +131,7 @@ fn rust_return(table: &Table, ctype: &CType) -> String {
     }
 }
 
-/// Returns the Rust type of a C type; `suffix` is the text after a parameter's name.
+/// Returns the Rust type of a C type. `suffix` is the text after a parameter's name.
 fn rust_type(table: &Table, ctype: &CType, suffix: &str) -> String {
     let scalar = match table.kind(&ctype.base) {
         // A callback type is a pointer in Rust, with or without a star in C.
@@ -141,17 +142,7 @@ fn rust_type(table: &Table, ctype: &CType, suffix: &str) -> String {
         _ if ctype.base == "int" => "c_int",
         _ => &ctype.base,
     };
-    let (element, depth) = match suffix {
-        "" => (scalar.to_string(), ctype.stars),
-        "[][3]" => (format!("[{scalar}; 3]"), ctype.stars + 1),
-        _ => (scalar.to_string(), ctype.stars + 1),
-    };
-    // `const` in C belongs to the innermost type.
-    let innermost = if ctype.constant { "*const " } else { "*mut " };
-    match depth {
-        0 => element,
-        _ => format!("{}{innermost}{element}", "*mut ".repeat(depth - 1)),
-    }
+    add_pointers(scalar, ctype, suffix)
 }
 
 /// Appends `head(items)tail`, in lines of at most [`WIDTH`] columns.

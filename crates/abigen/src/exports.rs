@@ -460,6 +460,11 @@ pub(crate) fn rust_type(table: &Table, ctype: &CType, suffix: &str) -> String {
         Some(CTypeKind::Void) => "c_void",
         Some(CTypeKind::Int) | None => "c_int",
     };
+    add_pointers(scalar, ctype, suffix)
+}
+
+/// Returns the Rust type of a C type whose base is `scalar` in Rust. `suffix` is the text after a parameter's name.
+pub(crate) fn add_pointers(scalar: &str, ctype: &CType, suffix: &str) -> String {
     let (element, depth) = match suffix {
         "" => (scalar.to_string(), ctype.stars),
         "[][3]" => (format!("[{scalar}; 3]"), ctype.stars + 1),

@@ -12,16 +12,15 @@ impl Shim<'_> {
         self.open(symbol, &params, out);
         let buffers: Vec<&Argument> =
             self.interface.arguments.iter().filter(|a| is_buffer(a)).collect();
-        for argument in &buffers {
-            let (x, read) = (
-                ident(argument),
-                match argument.kind {
-                    ArgumentKind::Location => "address",
-                    _ => "scalar_or_vector",
-                },
-            );
-            _ = writeln!(out, "    let {x}_ = section::{read}({x});");
-        }
+        // `read`: function for a buffer that must be contiguous to be passed by its address.
+        let read_buffers = |read: &str, out: &mut String| {
+            for argument in &buffers {
+                let x = ident(argument);
+                let read = if argument.kind == ArgumentKind::Location { "address" } else { read };
+                _ = writeln!(out, "    let {x}_ = section::{read}({x});");
+            }
+        };
+        read_buffers("scalar_or_vector", out);
         let choices: Vec<&&Argument> =
             buffers.iter().filter(|a| a.kind != ArgumentKind::Location).collect();
         let pattern: Vec<String> = choices.iter().map(|a| format!("Some({}_)", ident(a))).collect();
@@ -45,16 +44,7 @@ impl Shim<'_> {
             names.join(", "),
             declare(&params)
         );
-        for argument in &buffers {
-            let (x, read) = (
-                ident(argument),
-                match argument.kind {
-                    ArgumentKind::Location => "address",
-                    _ => "contiguous",
-                },
-            );
-            _ = writeln!(out, "    let {x}_ = section::{read}({x});");
-        }
+        read_buffers("contiguous", out);
         _ = writeln!(out, "{if_contiguous}");
         for argument in &choices {
             self.emit_section(argument, out);
@@ -87,7 +77,7 @@ impl Shim<'_> {
                 };
                 format!("section::SectionType::new({x}, {count}, *r#{})", pair.datatype)
             }
-            (_, true) => "section::contiguous_only".to_string() + &format!("({x})"),
+            (_, true) => format!("section::contiguous_only({x})"),
         };
         _ = writeln!(
             out,

@@ -12,7 +12,7 @@ use std::fmt::Write;
 pub const VERSION_SCRIPT: &str = "{ global: mpi_*; pmpi_*; MPI_*; PMPI_*; mpifp_*; };\n";
 
 /// Generates the module of all entry points. It uses these modules of `fastpath-abifort`: `convert`, `ffi`,
-/// `library`, `handwritten`, `refusal`, `section`, `text`.
+/// `handwritten`, `library`, `refusal`, `section`, `special_addresses`, `text`.
 ///
 /// # Errors
 /// An invalid line of `table/fortran.txt`, or an argument for which no conversion is known.
