@@ -80,61 +80,63 @@ type Copy<T> =
     unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut T, *mut c_int, *mut c_int);
 type Delete<T> = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut c_int);
 
+/// Calls a copy callback. See [`Key::copy`].
+///
+/// # Safety
+/// `function` is a [`Copy`] of values of type `T`.
+unsafe fn call_copy<T: Default>(
+    function: *const c_void, mut object: c_int, mut keyval: c_int, mut state: T, mut value: T,
+) -> (c_int, Option<T>) {
+    let (mut new, mut flag, mut code) = (T::default(), 0, 0);
+    // SAFETY: by this function's contract.
+    unsafe {
+        let copy: Copy<T> = core::mem::transmute(function);
+        copy(&mut object, &mut keyval, &mut state, &mut value, &mut new, &mut flag, &mut code);
+    }
+    (code, (flag & 1 != 0).then_some(new))
+}
+
+/// Calls a delete callback, and returns its error code.
+///
+/// # Safety
+/// `function` is a [`Delete`] of values of type `T`.
+unsafe fn call_delete<T>(
+    function: *const c_void, mut object: c_int, mut keyval: c_int, mut state: T, mut value: T,
+) -> c_int {
+    let mut code = 0;
+    // SAFETY: by this function's contract.
+    unsafe {
+        let delete: Delete<T> = core::mem::transmute(function);
+        delete(&mut object, &mut keyval, &mut value, &mut state, &mut code);
+    }
+    code
+}
+
 impl Key {
     /// Calls the copy callback; returns its error code and, if the attribute is to be copied, the copy's value.
-    unsafe fn copy(
-        &self, mut object: c_int, mut keyval: c_int, value: i64,
-    ) -> (c_int, Option<i64>) {
-        let (mut flag, mut code) = (0, 0);
-        let copied;
+    unsafe fn copy(&self, object: c_int, keyval: c_int, value: i64) -> (c_int, Option<i64>) {
         // SAFETY: the callback has the interface of the procedure that it was passed to.
         unsafe {
             if self.is_old {
-                let copy: Copy<c_int> = core::mem::transmute(self.copy);
-                let (mut state, mut value, mut new) = (self.state as c_int, value as c_int, 0);
-                copy(
-                    &mut object,
-                    &mut keyval,
-                    &mut state,
-                    &mut value,
-                    &mut new,
-                    &mut flag,
-                    &mut code,
-                );
-                copied = i64::from(new);
+                let (state, value) = (self.state as c_int, value as c_int);
+                let (code, copied) = call_copy(self.copy, object, keyval, state, value);
+                (code, copied.map(i64::from))
             } else {
-                let copy: Copy<i64> = core::mem::transmute(self.copy);
-                let (mut state, mut value, mut new) = (self.state, value, 0);
-                copy(
-                    &mut object,
-                    &mut keyval,
-                    &mut state,
-                    &mut value,
-                    &mut new,
-                    &mut flag,
-                    &mut code,
-                );
-                copied = new;
+                call_copy(self.copy, object, keyval, self.state, value)
             }
         }
-        (code, (flag & 1 != 0).then_some(copied))
     }
 
-    unsafe fn delete(&self, mut object: c_int, mut keyval: c_int, value: i64) -> c_int {
-        let mut code = 0;
+    unsafe fn delete(&self, object: c_int, keyval: c_int, value: i64) -> c_int {
         // SAFETY: the callback has the interface of the procedure that it was passed to.
         unsafe {
             if self.is_old {
-                let delete: Delete<c_int> = core::mem::transmute(self.delete);
-                let (mut state, mut value) = (self.state as c_int, value as c_int);
-                delete(&mut object, &mut keyval, &mut value, &mut state, &mut code);
+                let (state, value) = (self.state as c_int, value as c_int);
+                call_delete(self.delete, object, keyval, state, value)
             } else {
-                let delete: Delete<i64> = core::mem::transmute(self.delete);
-                let (mut state, mut value) = (self.state, value);
-                delete(&mut object, &mut keyval, &mut value, &mut state, &mut code);
+                call_delete(self.delete, object, keyval, self.state, value)
             }
         }
-        code
     }
 }
 

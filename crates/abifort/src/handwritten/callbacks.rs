@@ -33,8 +33,22 @@ impl CallbackSlots {
         }
     }
 
-    /// Function that C gets for a Fortran `function`: the function itself or, over another C library, one of
-    /// `trampolines`. `None`: all slots are used.
+    /// Creates an operator or error handler for a Fortran `function`. Returns the C handle and the error code; the
+    /// handle is 0 after an error. `create` calls the C function, whose type is `name`: MPI_X_fn. The C function gets
+    /// `function` or, over another C library, one of `trampolines`. If all slots are used, an error is raised instead.
+    fn create(
+        &self, function: *const c_void, trampolines: &[*const c_void; SLOTS], name: &str,
+        create: impl FnOnce(*const c_void, &mut usize) -> c_int,
+    ) -> (usize, c_int) {
+        let mut made = 0;
+        let code = match self.function_for_c(function, trampolines) {
+            Some(function) => create(function, &mut made),
+            None => refuse_callback(name.trim_end_matches("_fn"), SLOTS),
+        };
+        (made, code)
+    }
+
+    /// Returns the function that C gets for a Fortran `function`; `None` if all slots are used.
     fn function_for_c(
         &self, function: *const c_void, trampolines: &[*const c_void; SLOTS],
     ) -> Option<*const c_void> {
@@ -55,12 +69,6 @@ impl CallbackSlots {
         // ORDERING: acquire, pairs with the store in `function_for_c`.
         self.functions[slot].load(Ordering::Acquire)
     }
-}
-
-/// Raises the error for used slots. `call`: type of the C function, MPI_X_fn.
-#[cold]
-fn refuse(call: &str) -> c_int {
-    refuse_callback(call.trim_end_matches("_fn"), SLOTS)
 }
 
 macro_rules! trampoline_table {
@@ -95,14 +103,12 @@ macro_rules! operators {
                 call: ffi::$call, function: *const c_void, commute: *mut c_int, op: *mut c_int,
                 ierror: *mut c_int,
             ) {
-                let trampolines = trampoline_table!($trampoline);
+                let (trampolines, name) = (trampoline_table!($trampoline), stringify!($call));
                 // SAFETY: ARGUMENTS.
                 unsafe {
-                    let Some(function) = $slots.function_for_c(function, &trampolines) else {
-                        return store_error(ierror, refuse(stringify!($call)));
-                    };
-                    let mut made = 0;
-                    let code = call(function, *commute & 1, &mut made);
+                    let (made, code) = $slots.create(function, &trampolines, name, |f, made| {
+                        call(f, *commute & 1, made)
+                    });
                     if made != 0 {
                         *op = op_to(made);
                     }
@@ -140,14 +146,11 @@ macro_rules! error_handlers {
                 call: ffi::$call, function: *const c_void, errhandler: *mut c_int,
                 ierror: *mut c_int,
             ) {
-                let trampolines = trampoline_table!($trampoline);
+                let (trampolines, name) = (trampoline_table!($trampoline), stringify!($call));
                 // SAFETY: ARGUMENTS.
                 unsafe {
-                    let Some(function) = $slots.function_for_c(function, &trampolines) else {
-                        return store_error(ierror, refuse(stringify!($call)));
-                    };
-                    let mut made = 0;
-                    let code = call(function, &mut made);
+                    let (made, code) =
+                        $slots.create(function, &trampolines, name, |f, made| call(f, made));
                     if made != 0 {
                         *errhandler = errhandler_to(made);
                     }

@@ -25,6 +25,15 @@ unsafe fn store_small(value: i64, place: *mut c_int, ierror: *mut c_int, code: c
     }
 }
 
+/// Returns the lower bound and the extent of a datatype, and the error code.
+unsafe fn read_extent(datatype: *const c_int) -> (i64, i64, c_int) {
+    let (mut lower, mut extent) = (0, 0);
+    // SAFETY: ARGUMENTS.
+    let code =
+        unsafe { ffi::PMPI_Type_get_extent(datatype_from(*datatype), &mut lower, &mut extent) };
+    (lower, extent, code)
+}
+
 unsafe fn widen(values: *const c_int, length: c_int) -> Vec<i64> {
     let length = usize::try_from(length).unwrap_or(0);
     // SAFETY: ARGUMENTS.
@@ -74,22 +83,19 @@ removed! {
     [mpi_type_extent_ mpi_type_extent mpi_type_extent__ MPI_TYPE_EXTENT
      pmpi_type_extent_ pmpi_type_extent pmpi_type_extent__ PMPI_TYPE_EXTENT]
     (datatype: *mut c_int, extent: *mut c_int, ierror: *mut c_int) {
-        let (mut lower, mut found) = (0, 0);
-        let code = ffi::PMPI_Type_get_extent(datatype_from(*datatype), &mut lower, &mut found);
+        let (_, found, code) = read_extent(datatype);
         store_small(found, extent, ierror, code);
     }
     [mpi_type_lb_ mpi_type_lb mpi_type_lb__ MPI_TYPE_LB
      pmpi_type_lb_ pmpi_type_lb pmpi_type_lb__ PMPI_TYPE_LB]
     (datatype: *mut c_int, place: *mut c_int, ierror: *mut c_int) {
-        let (mut lower, mut extent) = (0, 0);
-        let code = ffi::PMPI_Type_get_extent(datatype_from(*datatype), &mut lower, &mut extent);
+        let (lower, _, code) = read_extent(datatype);
         store_small(lower, place, ierror, code);
     }
     [mpi_type_ub_ mpi_type_ub mpi_type_ub__ MPI_TYPE_UB
      pmpi_type_ub_ pmpi_type_ub pmpi_type_ub__ PMPI_TYPE_UB]
     (datatype: *mut c_int, place: *mut c_int, ierror: *mut c_int) {
-        let (mut lower, mut extent) = (0, 0);
-        let code = ffi::PMPI_Type_get_extent(datatype_from(*datatype), &mut lower, &mut extent);
+        let (lower, extent, code) = read_extent(datatype);
         store_small(lower + extent, place, ierror, code);
     }
     [mpi_type_hvector_ mpi_type_hvector mpi_type_hvector__ MPI_TYPE_HVECTOR

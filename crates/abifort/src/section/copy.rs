@@ -13,10 +13,10 @@ pub struct SectionCopy {
 }
 
 impl SectionCopy {
-    /// Copies the section. `is_written`: the call may change the buffer.
+    /// Copies the section. `is_written`: the call may change the buffer, so the drop copies the elements back.
     ///
     /// # Errors
-    /// Those of [`Section::new`].
+    /// Every error of [`Section::new`].
     ///
     /// # Safety
     /// `descriptor` points to a descriptor of memory that is valid for reads, and for writes if `is_written`, until the
@@ -53,7 +53,7 @@ impl SectionCopy {
 }
 
 impl Drop for SectionCopy {
-    /// Copies the elements back.
+    /// Copies the elements back to the section if the call may have changed them.
     fn drop(&mut self) {
         let Some(words) = self.words.as_ref().filter(|_| self.is_written) else {
             return;
@@ -61,7 +61,8 @@ impl Drop for SectionCopy {
         let mut source = words.as_ptr().cast::<u8>();
         let section = &self.section;
         section.for_each(|offset| {
-            // SAFETY: see `new`.
+            // SAFETY: the contract of `new`: the section's memory is valid for writes until this drop. `words` has all
+            // elements.
             unsafe {
                 let target = section.base.offset(offset);
                 core::ptr::copy_nonoverlapping(source, target, section.element_bytes);
@@ -71,10 +72,10 @@ impl Drop for SectionCopy {
     }
 }
 
-/// A buffer for a call that ends later and has no datatype for all of it.
+/// Returns the buffer of a nonblocking or persistent call that has no datatype for the whole buffer.
 ///
 /// # Errors
-/// `NoDatatype` for a section that is not contiguous, and those of [`Section::new`].
+/// Every error of [`Section::new`]. `NoDatatype` if the section is not contiguous.
 ///
 /// # Safety
 /// `descriptor` points to a descriptor.

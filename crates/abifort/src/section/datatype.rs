@@ -24,8 +24,8 @@ impl SectionType {
     /// Makes a datatype for the first `count` elements of `datatype` in the section.
     ///
     /// # Errors
-    /// Those of [`Section::new`]. `OtherElements` if the datatype has gaps, if it does not divide an element of the
-    /// section, or if `count` exceeds the section. `NoDatatype` if MPI refuses the datatype.
+    /// Every error of [`Section::new`]. `OtherElements` if the datatype has gaps, if it does not divide an element of
+    /// the section, or if `count` exceeds the section. `NoDatatype` if MPI refuses the datatype.
     ///
     /// # Safety
     /// `descriptor` points to a descriptor.
