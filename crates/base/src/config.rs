@@ -249,7 +249,7 @@ impl Config {
         Some(self.text(Key::Device)).filter(|name| !["", "auto"].contains(name))
     }
 
-    /// Returns where the profile goes that `FASTPATH_PROFILE` requests; `None` if no profile is requested.
+    /// Returns the target of the profile that `FASTPATH_PROFILE` requests; `None` if no profile is requested.
     pub fn profile(&self) -> Option<ProfileTarget<'_>> {
         let text = self.text(Key::Profile);
         match parse_flag(text) {
@@ -364,6 +364,14 @@ mod tests {
             assert_eq!(variable.key as usize, i, "{}", variable.name);
             assert!(variable.name.starts_with(PREFIX));
         }
+    }
+
+    #[test]
+    fn profile__has_a_target_unless_empty_or_off() {
+        let c = |text| read(&[("FASTPATH_PROFILE", text)]).unwrap();
+        assert_eq!((c("").profile(), c("0").profile(), c("off").profile()), (None, None, None));
+        assert_eq!(c("1").profile(), Some(ProfileTarget::StandardError));
+        assert_eq!(c("out/run").profile(), Some(ProfileTarget::Files("out/run")));
     }
 
     #[test]

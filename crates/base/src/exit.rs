@@ -12,7 +12,8 @@ struct StoredValue {
     drop: unsafe fn(*mut ()),
 }
 
-// SAFETY: the pointer is only passed to `drop`, by the one thread that calls `drop_all`.
+// SAFETY: the pointer is only passed to `drop`, by the thread that calls `drop_all`. By the contract of `drop_all`,
+// that thread may drop the values of all threads.
 unsafe impl Send for StoredValue {}
 
 static STORED: Mutex<Vec<StoredValue>> = Mutex::new(Vec::new());
@@ -41,7 +42,8 @@ fn add(stored: StoredValue) {
 /// Drops all stored values, the last stored one first.
 ///
 /// # Safety
-/// No thread uses a stored value during this call or after it.
+/// No thread uses a stored value during this call or after it, and the calling thread may drop the values of other
+/// threads.
 pub unsafe fn drop_all() {
     let stored = std::mem::take(&mut *STORED.lock().unwrap_or_else(PoisonError::into_inner));
     for StoredValue { value, drop } in stored.into_iter().rev() {
@@ -50,7 +52,7 @@ pub unsafe fn drop_all() {
     }
 }
 
-/// Static value that its first use makes, and that [`drop_all`] drops. A later use makes a new value.
+/// Static value, made at first use and dropped by [`drop_all`]. A use after [`drop_all`] makes a new value.
 pub struct LazyStatic<T: 'static> {
     value: StaticPtr<T>,
     make: fn() -> T,
@@ -75,7 +77,8 @@ impl<T: Send + Sync> LazyStatic<T> {
     #[inline(never)]
     fn make_value(&'static self) -> &'static T {
         unsafe fn drop_value<T: 'static>(cell: *mut ()) {
-            // SAFETY: the pointer is that of a static cell, and the cell's value was made from a box.
+            // SAFETY: the pointer is that of a static cell. `make_value` has stored the address of a box in it, and
+            // `drop_all` calls this function once for each such store.
             unsafe {
                 let value =
                     (*cell.cast::<LazyStatic<T>>()).value.swap(null_mut(), Ordering::Relaxed);
@@ -83,7 +86,8 @@ impl<T: Send + Sync> LazyStatic<T> {
             }
         }
         let made = Box::into_raw(Box::new((self.make)()));
-        // ORDERING: release, so that `get` finds the complete value. Acquire, for a value that another thread made.
+        // ORDERING: release pairs with the acquire in `get`. Acquire pairs with the release of another thread's call of
+        // this function, which has made the value first.
         match self.value.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
                 add(StoredValue {
@@ -130,7 +134,7 @@ mod tests {
         assert_eq!(*dropped.lock().unwrap(), [3, 2, 1]);
         drop(again);
         assert_eq!((Arc::strong_count(&first), &**TEXT.get()), (1, "made once"));
-        // SAFETY: as above.
+        // SAFETY: only this test of this crate stores values, and no reference to `TEXT` is left.
         unsafe { drop_all() };
     }
 }

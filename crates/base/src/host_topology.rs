@@ -1,4 +1,4 @@
-//! Processors of a host by core, L3 cache, NUMA node and socket, where its ranks run, and groups of ranks by these.
+//! Hardware of a host: core, L3 cache, NUMA node and socket of each processor and rank, and groups of ranks by these.
 
 mod domains;
 mod file;

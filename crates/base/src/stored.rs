@@ -6,9 +6,10 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+/// Largest file of tuning constants, in bytes.
 const LONGEST: u64 = 16 * 1024;
 
-/// Length of a file with a line for each of the most processors of a host.
+/// Largest file with a line for each processor of a host, in bytes.
 const LONGEST_BY_PROCESSOR: u64 = 4 << 20;
 
 /// Machine on which constants were measured.

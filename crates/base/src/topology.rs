@@ -19,6 +19,9 @@ pub fn read_system(path: &str) -> Option<String> {
     std::fs::read_to_string(format!("/sys/devices/system/{path}")).ok()
 }
 
+/// Largest number of processors of a host. A [`CpuSet`] holds processors below it.
+pub const MAX_PROCESSORS: usize = 1 << 16;
+
 /// A set of processors, which are named by the kernel's numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuSet {
@@ -31,9 +34,9 @@ impl CpuSet {
         CpuSet::default()
     }
 
-    /// Adds a processor. Numbers of 65536 and above are ignored.
+    /// Adds a processor. Ignores numbers from [`MAX_PROCESSORS`] on.
     pub fn insert(&mut self, cpu: usize) {
-        if cpu >= 1 << 16 {
+        if cpu >= MAX_PROCESSORS {
             return;
         }
         let word = cpu / 64;
@@ -74,7 +77,7 @@ impl CpuSet {
         for part in list.trim().split(',').filter(|p| !p.is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
-            if first > last || last >= 1 << 16 {
+            if first > last || last >= MAX_PROCESSORS {
                 return None;
             }
             (first..=last).for_each(|cpu| set.insert(cpu));

@@ -1,4 +1,4 @@
-//! Processors of a host by core, L3 cache, NUMA node and socket, and where its ranks run.
+//! Domains of processors and of ranks: cores, L3 caches, NUMA nodes and sockets.
 
 use crate::topology::{Core, CpuSet};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ pub type ProcessorDomains = [u32; 4];
 pub struct RankDomains(pub(super) [Option<u32>; 4]);
 
 impl RankDomains {
-    /// Domains of a rank of which no domain is known.
+    /// Domains of a rank when all of them are unknown.
     pub const UNKNOWN: RankDomains = RankDomains([None; 4]);
 
     /// Returns the only domain of `level` that the rank may use, if any.

@@ -10,17 +10,14 @@
 //! ```
 //!
 //! Each line describes some processors; fields that are left out are 0. Numbers of one kind are unique in the host. A
-//! line with `core:N` has the hardware threads of one core; otherwise each processor is a core. `processors:N` says
-//! that the file describes a machine of its own, with processors 0 to N-1.
+//! line with `core:N` has the hardware threads of one core; otherwise each processor is a core. A file with
+//! `processors:N` describes another machine than this host, with processors 0 to N-1.
 
 use super::domains::{HostTopology, ProcessorDomains, TopologySource};
 use crate::stored;
-use crate::topology::CpuSet;
+use crate::topology::{CpuSet, MAX_PROCESSORS};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-
-/// Largest number of processors, as in [`CpuSet`].
-const MAX_PROCESSORS: usize = 1 << 16;
 
 /// Error of a `FASTPATH_TOPOLOGY` file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,7 +164,7 @@ impl Group {
     }
 }
 
-/// Socket of each L3 cache, and L3 cache of each core, as described so far.
+/// Socket of each L3 cache, and L3 cache of each core, in the lines parsed so far.
 #[derive(Default)]
 struct Owners {
     sockets: BTreeMap<u32, u32>,

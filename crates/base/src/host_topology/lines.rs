@@ -15,7 +15,7 @@ const THREADS_NS: f64 = 15.0;
 /// First line of a file.
 const TITLE: &str = "Fastpath line times 1";
 
-/// Times of a cache line between each two processors of a host.
+/// Transfer times of a cache line between each pair of processors of a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineTimes {
     processors: Vec<usize>,
@@ -146,13 +146,11 @@ impl LineTimes {
         for line in lines.filter_map(|line| line.strip_prefix("times: ")) {
             let mut words = line.split_whitespace();
             let cpu: usize = words.next()?.parse().ok()?;
-            let row = words.map(|word| word.parse().ok().filter(|ns: &f64| *ns > 0.0));
+            let is_time = |ns: &f64| ns.is_finite() && *ns > 0.0;
+            let row = words.map(|word| word.parse().ok().filter(is_time));
             let row = row.collect::<Option<Vec<f64>>>()?;
             let is_next = times.processors.last().is_none_or(|&last| last < cpu);
-            if !is_next
-                || row.len() != times.processors.len()
-                || !row.iter().all(|ns| ns.is_finite())
-            {
+            if !is_next || row.len() != times.processors.len() {
                 return None;
             }
             times.processors.push(cpu);
