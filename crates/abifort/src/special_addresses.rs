@@ -56,7 +56,7 @@ address_pointers! {
     MPI_F08_STATUSES_IGNORE = mpifp_f08_statuses_ignore_;
 }
 
-/// Values in C.
+/// Values of special addresses in C.
 const IN_PLACE: usize = 1;
 const BUFFER_AUTOMATIC: usize = 2;
 const UNWEIGHTED: usize = 10;

@@ -189,7 +189,7 @@ pub fn split(p: &Process, parent: &Comm, color: i32, key: i32) -> Result<usize> 
     split_with(p, parent, color, key, Vec::new())
 }
 
-/// Splits a communicator like [`split`]. The new communicator has the hints `hints`.
+/// Splits a communicator like [`split`], and gives the new communicator `hints`.
 pub(super) fn split_with(
     p: &Process, parent: &Comm, color: i32, key: i32, hints: Vec<(String, String)>,
 ) -> Result<usize> {

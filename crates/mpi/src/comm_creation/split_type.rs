@@ -8,14 +8,14 @@ use crate::process::Process;
 use fastpath_base::host_topology::{DomainLevel, RankDomains};
 use fastpath_job::Job;
 
-/// Resource type of the memory that ranks of one host share, as MPI 4.1 and later require: a URI. `MPI_Comm_split_type`
-/// treats it like `mpi_shared_memory`.
+/// Resource type of the memory that ranks of one host share: a URI, as MPI 4.1 and later require.
+/// `MPI_Comm_split_type` treats it like `mpi_shared_memory`.
 const SHARED_MEMORY_URI: &str = "fastpath://shared_memory";
 
 /// Scheme of the URIs of hardware, whose names are those of hwloc.
 const SCHEME: &str = "hwloc://";
 
-/// Type of a hardware resource: ranks of one instance share memory, or a part of the host.
+/// Type of a hardware resource. Ranks restricted to one instance of it share memory, or a part of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResourceType {
     SharedMemory,
@@ -61,8 +61,8 @@ impl ResourceType {
         }
     }
 
-    /// Returns a color that the members have in common that are restricted to the caller's instance; `MPI_UNDEFINED` if
-    /// the caller is not restricted to one.
+    /// Returns the color of the instance to which the caller is restricted; `MPI_UNDEFINED` if the caller is not
+    /// restricted to one instance. Members get equal colors if they are restricted to one common instance.
     fn color(self, p: &Process, comm: &Comm) -> i32 {
         let job = p.engine().map(|engine| engine.job);
         match (self, job) {
@@ -114,8 +114,8 @@ fn number_host(job: &Job, comm: &Comm) -> i32 {
 }
 
 /// Returns a color for this process's domain in an intercommunicator: the lowest rank of the job, in both groups, that
-/// shares the domain. `MPI_UNDEFINED` if a group has ranks of another job, which are on no common hardware: no part
-/// would have members on both sides.
+/// shares the domain. `MPI_UNDEFINED` if a group has ranks of another job: ranks of two jobs have no common domain, so
+/// no part would have members in both groups.
 fn number_domain(job: &Job, comm: &Comm, level: DomainLevel) -> i32 {
     let members = || comm.group.world_ranks().iter().chain(comm.peer_group().world_ranks());
     let own = job.domains(job.rank()).domain(level);
@@ -127,8 +127,8 @@ fn number_domain(job: &Job, comm: &Comm, level: DomainLevel) -> i32 {
     lowest.map_or(MPI_UNDEFINED, |&rank| rank as i32)
 }
 
-/// Returns the resource types of `MPI_Get_hw_resource_info`. A value tells whether the process is restricted to one
-/// instance of the type.
+/// Returns the resource types of `MPI_Get_hw_resource_info`. The value of a type is `true` if the process is restricted
+/// to one instance of it.
 pub fn list_resources(p: &Process) -> [(&'static str, &'static str); 5] {
     let domains = p.engine().map(|engine| engine.job.domains(engine.job.rank()));
     let domains = domains.unwrap_or_default();
@@ -138,14 +138,13 @@ pub fn list_resources(p: &Process) -> [(&'static str, &'static str); 5] {
     })
 }
 
-/// `MPI_Comm_split_type`. The info of a part that was made by a resource type names that type. Errors: `MPI_ERR_ARG`
-/// for an unknown split type.
+/// `MPI_Comm_split_type`. If the communicator is split by a resource type, the info of the new communicator has that
+/// type. Errors: `MPI_ERR_ARG` for an unknown split type.
 pub fn split_type(
     p: &Process, parent: &Comm, kind: i32, key: i32, given: &[(String, String)],
 ) -> Result<usize> {
     let hint =
         |name: &str| given.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-    let guided = || hint(hints::RESOURCE_TYPE).and_then(ResourceType::parse);
     let mut resource = None;
     let color = match kind {
         MPI_UNDEFINED => MPI_UNDEFINED,
@@ -160,7 +159,7 @@ pub fn split_type(
         MPI_COMM_TYPE_HW_UNGUIDED | MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => {
             resource = match kind {
                 MPI_COMM_TYPE_HW_UNGUIDED => ResourceType::find_dividing(p, parent),
-                _ => guided(),
+                _ => hint(hints::RESOURCE_TYPE).and_then(ResourceType::parse),
             };
             resource.map_or(MPI_UNDEFINED, |resource| resource.color(p, parent))
         }

@@ -263,7 +263,7 @@ pub fn call_errhandler(p: &Process, scope: Scope, name: &'static str, code: i32)
     }
 }
 
-/// Error for a code that the program, or a library in it, passes to an error handler.
+/// Returns the error for a code that the program, or a library in it, passes to an error handler.
 fn raised_error(p: &Process, code: i32) -> Error {
     let text = p.codes.text(code);
     // A code that was added at run time has its own text, to which the remedy of its class need not fit.

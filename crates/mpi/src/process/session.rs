@@ -46,6 +46,7 @@ impl Use {
         self.open.load(Ordering::Relaxed)
     }
 
+    /// Drops the kept communicators.
     pub fn drop_all(&self) {
         self.kept.take();
     }
