@@ -144,7 +144,7 @@ fn read_up_to(path: &Path, longest: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(longest + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > longest {
-        return Err(other("the file is too long to be one that Fastpath wrote"));
+        return Err(other(&format!("the file has more than {longest} bytes")));
     }
     String::from_utf8(bytes).map_err(|_| other("the file is not UTF-8 text"))
 }

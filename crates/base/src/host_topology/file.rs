@@ -255,6 +255,15 @@ mod tests {
         assert!(e.starts_with("FASTPATH_TOPOLOGY=/proc/none/topology: "), "{e}");
     }
 
+    #[test]
+    fn file__of_too_many_bytes__is_refused_with_the_limit() {
+        let path = std::env::temp_dir().join(format!("fastpath-topology-{}", std::process::id()));
+        std::fs::write(&path, " ".repeat((4 << 20) + 1)).unwrap();
+        let e = read(path.clone()).unwrap_err();
+        std::fs::remove_file(path).unwrap();
+        assert_eq!(e.reason, "the file has more than 4194304 bytes");
+    }
+
     proptest! {
         #[test]
         fn machine__is_read_as_it_was_written(
