@@ -42,6 +42,17 @@ def python(*requirements):
     return cache.entry(name, [*requirements, sys.version, sys.base_prefix, platform.machine()], make)
 
 
+def enter(*requirements):
+    """Runs the calling program again in the virtual environment with packages of PyPI, unless it runs there. The programs
+    of the packages are first on PATH. Raises OSError if the packages are not available."""
+    environment = python(*requirements)
+    if not os.path.samefile(sys.prefix, environment):
+        programs = os.path.join(environment, "bin")
+        os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
+        program = os.path.join(programs, "python")
+        os.execv(program, [program, *sys.argv])
+
+
 def python_source(requirement):
     """Returns the folder with the source archive of a package of PyPI. Raises OSError if it is not available."""
     def make(folder):
