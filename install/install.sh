@@ -63,7 +63,7 @@ place 755 "$root/lib/libmpi_abi.so.1"
 link libmpi_abi.so.1 "$root/lib/libmpi_abi.so"
 link libmpi_abi.so.1 "$root/lib/libmpi_abi.so.0"
 
-# Debuggers find this library beside the other.
+# Debuggers load this library from the folder of libmpi_abi.so, to list message queues.
 cp "$build/libfastpath_dbg.so" "$new"
 place 755 "$root/lib/libfastpath_dbg.so"
 
@@ -104,7 +104,7 @@ place 644 "$root/lib/pkgconfig/mpi-fort.pc"
 # The modules of pkg-config. Until there are some, the folder of mpif.h, because compilers warn of missing folders.
 [ -d "$root/lib/fastpath/fortran/default" ] || ln -sfn ../../../include "$root/lib/fastpath/fortran/default"
 
-# Converter of traces to OTF2. Not executable: its reader chooses a Python with the module otf2.
+# Converter of traces to OTF2. Not executable: the user runs it by a Python that has the module otf2.
 cp "$here/trace_otf2.py" "$new"
 place 644 "$root/share/fastpath/trace_otf2.py"
 

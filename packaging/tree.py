@@ -2,7 +2,7 @@
 
 Only the standard library, so that a machine that builds Fastpath can pack it.
 
-usage: tree.py FOLDER      (writes the licences of Fastpath and of its crates to FOLDER, for packagers with own tools)
+usage: tree.py FOLDER      (writes the licences of Fastpath and of its crates to FOLDER, for other packers)
 """
 
 import json
@@ -17,7 +17,9 @@ SUMMARY = "MPI 5.0 library with the standard ABI, its launcher, and tools that m
 OWNED_NAME = "share/fastpath/packaged"
 OWNED = "A package manager owns this installation. mpifort keeps the modules that it builds in the user's cache.\n"
 # Packages of the workspace whose crates are in the installed files.
-SHIPPED = ["fastpath-abi", "fastpath-abifort", "fastpath-profile", "fastpath-launch", "fastpath-toolbox"]
+SHIPPED = [
+    "fastpath-abi", "fastpath-abifort", "fastpath-profile", "fastpath-queues", "fastpath-launch", "fastpath-toolbox",
+]
 # Libraries of every Linux system, which a package may need. Others are opened at run time, if they are there.
 SYSTEM_LIBRARIES = {
     "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1", "ld-linux-x86-64.so.2",
