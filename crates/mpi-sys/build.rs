@@ -1,4 +1,4 @@
-//! Finds the library, by a compiler wrapper or by pkg-config.
+//! Finds the MPI library by a compiler wrapper or by pkg-config.
 
 use std::env;
 use std::process::{Command, ExitCode};
@@ -7,7 +7,7 @@ fn main() -> ExitCode {
     for name in ["MPICC", "PATH", "PKG_CONFIG_PATH", "PKG_CONFIG_LIBDIR"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
-    // docs.rs has no MPI, and links nothing.
+    // docs.rs has no MPI library, and links nothing.
     if env::var_os("DOCS_RS").is_some() {
         return ExitCode::SUCCESS;
     }
@@ -47,8 +47,8 @@ fn link(folders: &[String]) {
     }
 }
 
-/// Returns the folders of libraries that a command prints; none, if the library is in a folder of the system. The error
-/// is the reason why the command does not help.
+/// Returns the library folders that a command prints; none if the library is in a folder of the system. The error is
+/// the reason why the command names no library.
 fn find_folders(command: &[String]) -> Result<Vec<String>, String> {
     let done = Command::new(&command[0]).args(&command[1..]).output().map_err(|e| e.to_string())?;
     if !done.status.success() {

@@ -69,14 +69,14 @@ struct Communicator<'a> {
 impl Communicator<'_> {
     fn rank(self) -> c_int {
         let mut rank = 0;
-        // SAFETY: the result has a place.
+        // SAFETY: `rank` lives during the call.
         unsafe { MPI_Comm_rank(self.handle, &mut rank) };
         rank
     }
 
     fn size(self) -> c_int {
         let mut size = 0;
-        // SAFETY: the result has a place.
+        // SAFETY: `size` lives during the call.
         unsafe { MPI_Comm_size(self.handle, &mut size) };
         size
     }
@@ -87,7 +87,7 @@ impl Communicator<'_> {
     ) -> usize {
         let mut status = MPI_Status::default();
         let mut count: MPI_Count = 0;
-        // SAFETY: buffers have the given counts of elements of the datatype, and live during the call.
+        // SAFETY: both buffers have the given counts of elements of the datatype, and live during the call.
         unsafe {
             MPI_Sendrecv_c(
                 sent.as_ptr().cast(),
