@@ -23,7 +23,7 @@ pub struct MPI_Status {
     pub MPI_internal: [c_int; 5],
 }
 
-/// Pointer that is not to be dereferenced: a handle or a special address.
+/// Returns a handle or a special address, which no code dereferences.
 const fn pointer<T>(value: usize) -> *mut T {
     core::ptr::without_provenance_mut(value)
 }
@@ -95,8 +95,9 @@ fn emit_constants(table: &Table, out: &mut String) {
                  not null, and only the library, which knows it, calls it.\n    \
                  unsafe {{ core::mem::transmute({value}usize) }}\n}}"
             ),
-            Some(CTypeKind::Handle) => writeln!(out, "pub const {name}: {ty} = pointer({value});"),
-            _ if ctype.stars > 0 => writeln!(out, "pub const {name}: {ty} = pointer({value});"),
+            _ if ctype.stars > 0 || kind == Some(CTypeKind::Handle) => {
+                writeln!(out, "pub const {name}: {ty} = pointer({value});")
+            }
             _ => writeln!(out, "pub const {name}: {ty} = {value};"),
         };
     }

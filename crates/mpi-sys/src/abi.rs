@@ -16,7 +16,7 @@ pub struct MPI_Status {
     pub MPI_internal: [c_int; 5],
 }
 
-/// Pointer that is not to be dereferenced: a handle or a special address.
+/// Returns a handle or a special address, which no code dereferences.
 const fn pointer<T>(value: usize) -> *mut T {
     core::ptr::without_provenance_mut(value)
 }
