@@ -8,12 +8,8 @@ prefix=$1 symbols=$2
 here=$(cd "$(dirname -- "$0")" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+. "$here/expect.sh"
 cd "$scratch"
-
-fail() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
 
 # `build COMPILER STANDARD SOURCE PROGRAM`: compiles without a warning.
 build() {
