@@ -107,34 +107,3 @@ impl<T: Send + Sync> LazyStatic<T> {
         }
     }
 }
-
-#[cfg(test)]
-#[allow(non_snake_case)]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-
-    static TEXT: LazyStatic<Arc<str>> = LazyStatic::new(|| "made once".into());
-
-    #[test]
-    fn drop_all__drops_each_value_once_and_the_last_one_first() {
-        struct Tracked(u32, Arc<Mutex<Vec<u32>>>);
-        impl Drop for Tracked {
-            fn drop(&mut self) {
-                self.1.lock().unwrap().push(self.0);
-            }
-        }
-        let dropped = Arc::default();
-        let numbers = [1, 2, 3].map(|number| store(Tracked(number, Arc::clone(&dropped))).0);
-        assert_eq!((numbers, dropped.lock().unwrap().len()), ([1, 2, 3], 0));
-        let (first, again) = (TEXT.get().clone(), TEXT.get().clone());
-        assert_eq!(Arc::strong_count(&first), 3);
-        // SAFETY: only this test of this crate stores values, and the references above are no longer used.
-        unsafe { drop_all() };
-        assert_eq!(*dropped.lock().unwrap(), [3, 2, 1]);
-        drop(again);
-        assert_eq!((Arc::strong_count(&first), &**TEXT.get()), (1, "made once"));
-        // SAFETY: only this test of this crate stores values, and no reference to `TEXT` is left.
-        unsafe { drop_all() };
-    }
-}
