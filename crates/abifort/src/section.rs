@@ -150,12 +150,12 @@ impl Section {
             }
             let first = (&raw const (*descriptor).dimensions).cast::<Dimension>();
             let all = core::slice::from_raw_parts(first, rank as usize);
-            // A substring may have no characters, and an array that is not allocated has extents without meaning.
             let mut section = Self {
                 base: base.cast(),
                 element_bytes,
                 dimensions: [Dimension { _lower_bound: 0, extent: 0, stride: 0 }; MAX_RANK],
                 rank: 0,
+                // The array is not allocated, or the substring has no characters.
                 is_empty: base.is_null() || element_bytes == 0,
             };
             // An array of assumed size is contiguous, and its last extent is unknown: one element stands for it.
