@@ -202,9 +202,9 @@ fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
     let members = members.filter(|((_, (m, _)), _)| !apart || m.end != Some(ProcessEnd::Elsewhere));
     let mut ranks: Vec<RankEntry> = members.map(rank).collect();
     let why = why.then(|| {
-        let text = explain(&job.members, &job.segment, &facts, now_ns, find_place);
-        let deadlock = find_verdict(&job.members, &job.segment, &facts, now_ns);
-        text + &deadlock.map_or(String::new(), |found| describe_python(found.ranks(), &facts))
+        let verdict = find_verdict(&job.members, &job.segment, &facts, now_ns);
+        let text = explain(&job.members, &facts, verdict.as_ref(), now_ns, find_place);
+        text + &verdict.map_or(String::new(), |found| describe_python(found.ranks(), &facts))
     });
     ranks.retain(|entry| !job.segment.has_lost_place(entry.rank));
     JobEntry {

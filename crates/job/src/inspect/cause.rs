@@ -1,10 +1,10 @@
 //! Cause of a hang: a proved deadlock, or else the rank for which the largest number of ranks wait.
 
-use super::describe::{describe_verdict, find_verdict};
+use super::describe::describe_verdict;
 use super::facts::Facts;
 use super::groups::name_ranges;
+use super::verdict::Verdict;
 use super::{Member, ProcessEnd};
-use fastpath_segment::Segment;
 use std::collections::BTreeMap;
 
 /// Ranks that a rank waits for: a node of the wait graph.
@@ -43,14 +43,14 @@ impl RankWaits {
     }
 }
 
-/// Describes in one line why the ranks of a job wait. `find_place` describes where a process that does not wait is in
-/// its program, as the end of a sentence.
+/// Describes in one line why the ranks of a job wait: by a proved deadlock, if there is a `verdict`. `find_place`
+/// describes where a process that does not wait is in its program, as the end of a sentence.
 pub fn explain(
-    members: &[Member], segment: &Segment, facts: &[Facts], now_ns: u64,
+    members: &[Member], facts: &[Facts], verdict: Option<&Verdict>, now_ns: u64,
     find_place: impl FnOnce(i32) -> String,
 ) -> String {
-    if let Some(verdict) = find_verdict(members, segment, facts, now_ns) {
-        return describe_verdict(&verdict, members, facts, now_ns);
+    if let Some(verdict) = verdict {
+        return describe_verdict(verdict, members, facts, now_ns);
     }
     let waits: Vec<RankWaits> = facts.iter().map(|facts| RankWaits::of(facts, now_ns)).collect();
     let (awaited, waiters) = match find_cause(&waits) {

@@ -110,29 +110,33 @@ fn merge(size: usize, group: &[DescribedRank<'_>]) -> RankGroup {
     RankGroup { ranks, text }
 }
 
-/// Formats the constant distance between each rank and its number, which wraps around at `size`; `None` if the numbers
-/// are equal or at different distances.
+/// Formats the constant distance between each rank and its number, or the distance modulo `size` if all numbers are
+/// ranks of the job; `None` if the numbers are equal or at different distances.
 fn find_distance(size: usize, ranks: &[usize], numbers: &[&str]) -> Option<String> {
-    let peers: Option<Vec<usize>> = numbers.iter().map(|number| number.parse().ok()).collect();
-    let peers = peers?;
+    let peers: Option<Vec<i64>> =
+        numbers.iter().map(|number| number.parse::<u32>().ok().map(i64::from)).collect();
+    let (peers, size) = (peers?, size as i64);
     if peers.iter().all(|peer| *peer == peers[0]) {
         return None;
     }
-    let distance =
-        |(rank, peer): (&usize, &usize)| (peer + size).checked_sub(*rank).map(|d| d % size);
-    let first = distance((&ranks[0], &peers[0]))?;
-    if !ranks.iter().zip(&peers).all(|pair| distance(pair) == Some(first)) {
+    let distances: Vec<i64> =
+        peers.iter().zip(ranks).map(|(peer, rank)| peer - *rank as i64).collect();
+    let first = distances[0];
+    if distances.iter().all(|distance| *distance == first) {
+        return Some(match first {
+            0 => "own rank".to_owned(),
+            1.. => format!("own rank + {first}"),
+            _ => format!("own rank - {}", -first),
+        });
+    }
+    let up = first.rem_euclid(size);
+    let is_modular = |distance: &i64| distance.rem_euclid(size) == up;
+    if !peers.iter().all(|peer| *peer < size) || !distances.iter().all(is_modular) {
         return None;
     }
-    let wraps = ranks.iter().zip(&peers).any(|(rank, peer)| *peer != rank + first);
-    Some(match (first, size - first) {
-        (0, _) => "own rank".to_owned(),
-        (up, down) if up <= down && !wraps => format!("own rank + {up}"),
-        (up, down) if up <= down => format!("own rank + {up}, modulo {size}"),
-        (_, down) if ranks.iter().zip(&peers).all(|(rank, peer)| peer + down == *rank) => {
-            format!("own rank - {down}")
-        }
-        (_, down) => format!("own rank - {down}, modulo {size}"),
+    Some(match size - up {
+        down if up <= down => format!("own rank + {up}, modulo {size}"),
+        down => format!("own rank - {down}, modulo {size}"),
     })
 }
 
@@ -198,6 +202,16 @@ mod tests {
         let described =
             [(3, "waits in MPI_Recv, peer 2, tag 7"), (8, "waits in MPI_Recv, peer 7, tag 7")];
         assert_eq!(group_ranks(9, &described)[0].text, text);
+    }
+
+    #[test]
+    fn distance__is_modular_only_between_ranks_of_the_job() {
+        let find = |numbers: &[&str]| find_distance(4, &[0, 1, 2, 3], numbers);
+        assert_eq!(find(&["3", "0", "1", "2"]).unwrap(), "own rank - 1, modulo 4");
+        assert_eq!(find(&["1", "2", "3", "4"]).unwrap(), "own rank + 1");
+        // Rank 7 is on another host, so the job has more than the 4 ranks of this host.
+        assert_eq!(find(&["7", "0", "1", "2"]), None);
+        assert_eq!(find(&["18446744073709551615", "0", "1", "2"]), None);
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl MetricsFormat {
     }
 }
 
-/// MetricKind of a metric.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MetricKind {
     Counter,

@@ -2,7 +2,7 @@
 
 use super::Member;
 use super::cause::explain;
-use super::describe::describe_rank;
+use super::describe::{describe_rank, find_verdict};
 use super::facts::look_at_ranks;
 use super::groups::{SINGLE_MAX, group_ranks, limit_groups};
 use fastpath_base::clock::now_ns;
@@ -16,7 +16,8 @@ pub fn describe_ranks(
 ) -> String {
     let before = look_at_ranks(members, segment);
     let now_ns = now_ns();
-    let mut text = explain(members, segment, &before, now_ns, find_place) + "\n";
+    let verdict = find_verdict(members, segment, &before, now_ns);
+    let mut text = explain(members, &before, verdict.as_ref(), now_ns, find_place) + "\n";
     let absence = |rank: usize| {
         if segment.has_lost_place(rank) {
             return Some("no longer running: spawned during the job, and already ended".to_owned());
