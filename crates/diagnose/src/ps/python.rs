@@ -6,7 +6,7 @@
 mod layout;
 mod lines;
 
-use super::memory::read_memory;
+use super::memory::{read_memory, read_words};
 use layout::Layout;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol};
 use std::fs;
@@ -81,15 +81,13 @@ fn find_runtime(pid: i32, path: &str, name: &str, start: u64) -> Option<Interpre
     let bytes = fs::read(path).ok()?;
     let file = object::File::parse(&*bytes).ok()?;
     let first = file.segments().find(|segment| segment.file_range().0 == 0)?.address();
+    let place = |address: u64| start.wrapping_sub(first).wrapping_add(address);
     let symbol = |wanted: &str| {
         let mut all = file.dynamic_symbols().chain(file.symbols());
         let found = all.find(|s| s.name() == Ok(wanted) && s.is_definition());
-        found.map(|symbol| (start - first).wrapping_add(symbol.address()))
+        found.map(|symbol| place(symbol.address()))
     };
-    let section = || {
-        let section = file.section_by_name(".PyRuntime")?;
-        Some((start - first).wrapping_add(section.address()))
-    };
+    let section = || file.section_by_name(".PyRuntime").map(|section| place(section.address()));
     let runtime = symbol("_PyRuntime").or_else(section)?;
     let version = symbol("Py_Version").and_then(|at| read_word(pid, at));
     let minor = version.map(|version| (version >> 16) as u32 & 0xff).or_else(|| {
@@ -114,7 +112,7 @@ impl Interpreter {
 }
 
 fn read_first_thread(pid: i32, runtime: u64, layout: &Layout) -> Option<Vec<PythonFrame>> {
-    let mut interpreter = read_word(pid, runtime + layout.interpreters)?;
+    let mut interpreter = read_word(pid, runtime.wrapping_add(layout.interpreters))?;
     let mut oldest = None;
     for _ in 0..MOST {
         if interpreter == 0 {
@@ -211,12 +209,6 @@ fn read_bytes_object(pid: i32, object: u64) -> Option<Vec<u8>> {
 
 fn read_word(pid: i32, at: u64) -> Option<u64> {
     read_words(pid, at, 1)?.first().copied()
-}
-
-fn read_words(pid: i32, at: u64, words: usize) -> Option<Vec<u64>> {
-    let bytes = read_memory(pid, at, 8 * words);
-    let words_of = bytes.chunks_exact(8).map(|w| w.try_into().map(u64::from_le_bytes));
-    (bytes.len() == 8 * words).then(|| words_of.flatten().collect())
 }
 
 #[cfg(test)]

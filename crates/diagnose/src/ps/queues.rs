@@ -12,7 +12,7 @@ use fastpath_protocol::worker::{Counters, Traffic};
 use fastpath_segment::{RankPhase, Segment};
 use fastpath_transport::shm::outside::{RingSnapshot, SEEN_BYTES, see_ring};
 
-use super::memory::read_memory;
+use super::memory::read_words;
 use super::size;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -102,9 +102,8 @@ fn look_at_rings(segment: &Segment, all: &mut [Traffics]) {
                 }
                 let seen: RingSnapshot = see_ring(&bytes).unwrap_or_default();
                 let (sent, waiting) = (seen.sent, seen.waiting);
-                let sum = &mut all[from].ring_slots_sent;
-                *sum = sum.saturating_add(sent);
-                all[to].ring_slots_waiting += waiting;
+                add_up(&mut all[from].ring_slots_sent, sent);
+                add_up(&mut all[to].ring_slots_waiting, waiting);
             }
         }
     }
@@ -112,11 +111,7 @@ fn look_at_rings(segment: &Segment, all: &mut [Traffics]) {
 
 /// Snapshot of a rank's worker; `None` if the kernel refuses access to the memory of the process.
 fn look_at_worker(job: &RunningJob, rank: usize, pid: i32) -> Option<Snapshot> {
-    let read = |address: u64, words: usize| {
-        let bytes = read_memory(pid, address, words * 8);
-        let words_of = bytes.chunks_exact(8).map(|w| w.try_into().map(u64::from_le_bytes));
-        (bytes.len() == words * 8).then(|| words_of.flatten().collect())
-    };
+    let read = |address: u64, words: usize| read_words(pid, address, words);
     // ORDERING: acquire pairs with the release in `Worker::show`.
     let shown = job.segment.page(rank)?.snapshot.load(Ordering::Acquire);
     (shown != 0).then(|| look(&read, shown)).flatten()
@@ -143,16 +138,21 @@ fn queues_of(seen: Snapshot) -> Queues {
 
 impl MessageCount {
     fn add(&mut self, other: MessageCount) {
-        self.messages += other.messages;
-        self.bytes += other.bytes;
+        add_up(&mut self.messages, other.messages);
+        add_up(&mut self.bytes, other.bytes);
     }
+}
+
+/// Adds a number that another process wrote, and which may be anything.
+fn add_up(sum: &mut u64, number: u64) {
+    *sum = sum.saturating_add(number);
 }
 
 impl Traffics {
     /// Adds the traffic of another rank.
     pub fn add(&mut self, other: &Traffics) {
-        self.ring_slots_sent = self.ring_slots_sent.saturating_add(other.ring_slots_sent);
-        self.ring_slots_waiting = self.ring_slots_waiting.saturating_add(other.ring_slots_waiting);
+        add_up(&mut self.ring_slots_sent, other.ring_slots_sent);
+        add_up(&mut self.ring_slots_waiting, other.ring_slots_waiting);
         if let Some(sent) = &other.sent {
             let sum = self.sent.get_or_insert_default();
             sum.eager_by_memory.add(sent.eager_by_memory);
@@ -162,10 +162,10 @@ impl Traffics {
         }
         if let Some(queues) = &other.queues {
             let sum = self.queues.get_or_insert_default();
-            sum.unexpected += queues.unexpected;
-            sum.receives += queues.receives;
-            sum.sends += queues.sends;
-            sum.send_bytes += queues.send_bytes;
+            add_up(&mut sum.unexpected, queues.unexpected);
+            add_up(&mut sum.receives, queues.receives);
+            add_up(&mut sum.sends, queues.sends);
+            add_up(&mut sum.send_bytes, queues.send_bytes);
         }
     }
 
@@ -209,4 +209,26 @@ impl Traffics {
 
 fn plural(n: u64) -> &'static str {
     if n == 1 { "" } else { "s" }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traffic__of_implausible_counters_has_a_bounded_sum() {
+        let count = || MessageCount { messages: u64::MAX, bytes: u64::MAX };
+        let traffic = Traffics {
+            sent: Some(SentMessages { eager_by_memory: count(), ..SentMessages::default() }),
+            queues: Some(Queues { sends: u64::MAX, send_bytes: 1, ..Queues::default() }),
+            ..Traffics::default()
+        };
+        let mut total = Traffics::default();
+        total.add(&traffic);
+        total.add(&traffic);
+        let (sent, queues) = (total.sent.unwrap(), total.queues.unwrap());
+        assert_eq!((sent.eager_by_memory.messages, queues.sends), (u64::MAX, u64::MAX));
+        assert_eq!(queues.send_bytes, 2);
+    }
 }

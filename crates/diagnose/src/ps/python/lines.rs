@@ -57,9 +57,9 @@ fn find_location(table: &[u8], mut line: i64, wanted: u64) -> Option<Option<i64>
                 line += i64::from(form - 10);
                 bytes.nth(1)?;
             }
-            13 => line += read_signed(&mut bytes)?,
+            13 => line = line.checked_add(read_signed(&mut bytes)?)?,
             14 => {
-                line += read_signed(&mut bytes)?;
+                line = line.checked_add(read_signed(&mut bytes)?)?;
                 for _ in 0..3 {
                     read_number(&mut bytes)?;
                 }

@@ -124,4 +124,8 @@ fn line__of_every_format() {
     let table = [0x80 | 11 << 3 | 1, 0, 0, 0x80 | 14 << 3, 0x48, 1, 1, 0, 0, 0x80 | 13 << 3, 3];
     let locations = |offset| LineTable::Locations.find(&table, 10, offset);
     assert_eq!([0, 2, 4, 6, 8].map(locations), [Some(11), Some(11), Some(47), Some(46), None]);
+    // Lines out of range, as in memory that changes while it is read: twice the largest increment.
+    let most = [0x7e, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x0f];
+    let table = [&[0x80 | 13 << 3][..], &most, &[0x80 | 13 << 3], &most].concat();
+    assert_eq!(LineTable::Locations.find(&table, 10, 2), None);
 }
