@@ -72,17 +72,17 @@ impl PageContent {
         let named =
             |e: &dyn std::fmt::Display| io::Error::other(format!("{}: {e}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|e| named(&e))?;
-        match Comparison::from_json(&text) {
-            Ok(comparison) => {
+        match find_schema(&text).as_deref() {
+            Some(comparison::SCHEMA) => {
+                let comparison = Comparison::from_json(&text).map_err(|e| named(&e))?;
                 self.reports.extend(comparison.reports.iter().cloned());
                 self.comparisons.push(comparison);
             }
-            Err(_) if is_comparison(&text, CHANGES) => {
+            Some(CHANGES) => {
                 let why = "changes between two results have no page; pass the two results";
                 return Err(named(&why));
             }
-            Err(e) if is_comparison(&text, comparison::SCHEMA) => return Err(named(&e)),
-            Err(_) => self.reports.push(Report::from_json(&text).map_err(|e| named(&e))?),
+            _ => self.reports.push(Report::from_json(&text).map_err(|e| named(&e))?),
         }
         Ok(())
     }
@@ -93,10 +93,10 @@ impl PageContent {
     }
 }
 
-/// Whether a text is JSON that states this schema.
-fn is_comparison(text: &str, schema: &str) -> bool {
-    let value: Option<serde_json::Value> = serde_json::from_str(text).ok();
-    value.is_some_and(|value| value["schema"] == schema)
+/// Returns the schema that a JSON text states.
+fn find_schema(text: &str) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    Some(value.get("schema")?.as_str()?.to_owned())
 }
 
 fn show_comparison(comparison: &Comparison) -> Markup {

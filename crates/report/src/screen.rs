@@ -4,12 +4,14 @@ use std::io::{self, IsTerminal};
 
 /// Width of tables if no width is known, as in a pipe.
 pub const COLUMNS: usize = 80;
+/// Smallest width in use. No table fits a narrower terminal, which then wraps lines itself.
+const COLUMNS_MIN: usize = 40;
 
 /// Width of the output in columns; `None` if it is neither a terminal nor set by `COLUMNS`. Text in a pipe is not
 /// wrapped, so that each statement stays on its line for `grep`.
 pub fn find_columns() -> Option<usize> {
     let set = std::env::var("COLUMNS").ok().and_then(|text| parse_columns(&text));
-    let measure = || Some(usize::from(console::Term::stdout().size_checked()?.1));
+    let measure = || Some(usize::from(console::Term::stdout().size_checked()?.1).max(COLUMNS_MIN));
     set.or_else(|| io::stdout().is_terminal().then(measure).flatten())
 }
 
@@ -18,9 +20,9 @@ pub fn find_table_columns() -> usize {
     find_columns().unwrap_or(COLUMNS)
 }
 
-/// Parses the variable `COLUMNS`. Widths below 40 are ignored, because no table fits them.
+/// Parses the variable `COLUMNS`. Widths below [`COLUMNS_MIN`] are ignored.
 fn parse_columns(text: &str) -> Option<usize> {
-    text.trim().parse().ok().filter(|columns| (40..=10_000).contains(columns))
+    text.trim().parse().ok().filter(|columns| (COLUMNS_MIN..=10_000).contains(columns))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Output of the program: one JSON object a line, validated as untrusted.
 
 use anyhow::{Result, anyhow};
-use fastpath_report::output::table::{count_ranks, describe_clock, describe_pair};
+use fastpath_base::tell::count;
+use fastpath_report::output::table::{describe_clock, describe_pair};
 use fastpath_report::record::{Case, Clock, MissingTest};
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +71,7 @@ impl Start {
         format!(
             "{}; {}{on}\nclock {}; timing each operation separately would add {:.1} ns{adapter}",
             self.library,
-            count_ranks(ranks),
+            count(ranks, "rank"),
             describe_clock(&self.clock),
             self.overhead_ns_each
         )

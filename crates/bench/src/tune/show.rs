@@ -4,11 +4,8 @@ use std::path::Path;
 
 use fastpath_protocol::selection::constants::{FIELDS, Field};
 use fastpath_protocol::selection::tuning::{Conditions, Tuning};
-use fastpath_report::document::{Document, Table, wrap};
+use fastpath_report::document::{Document, Table};
 use serde::Serialize;
-
-/// Largest width of a line of prose, in columns.
-const COLUMNS: usize = 80;
 
 /// Result of a measurement.
 #[derive(Debug, Serialize)]
@@ -61,9 +58,7 @@ impl TuneResult {
             stored: stored.map(|path| path.display().to_string()),
         }
     }
-}
 
-impl TuneResult {
     /// Describes the result for a reader: values, conditions, meanings.
     pub fn describe(&self) -> Document {
         let mut said = Document::default();
@@ -89,7 +84,7 @@ impl TuneResult {
         said.pair("stored in", self.stored.as_deref().unwrap_or("(nothing is stored)"));
         self.notes.iter().for_each(|note| said.text(note));
         for ConstantLine { name, meaning, .. } in &self.constants {
-            said.text(wrap(&format!("{name}: {meaning}"), COLUMNS, 0, 2).trim_end());
+            said.text(format!("{name}: {meaning}"));
         }
         said
     }
@@ -113,7 +108,7 @@ mod tests {
 
     #[test]
     fn table__gives_the_interval_and_names_what_was_not_measured() {
-        let text = make_result(None).describe().to_text();
+        let text = make_result(None).describe().to_text_within(Some(80));
         let find = |name| text.lines().find(|line| line.starts_with(name)).unwrap();
         assert!(find("line_ns").ends_with("57.000 ns   57.000 to 58.500"), "{text}");
         assert!(find("post_ns").ends_with("not measured: default"), "{text}");

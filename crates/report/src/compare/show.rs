@@ -1,5 +1,7 @@
 //! Comparisons on a terminal.
 
+use fastpath_base::tell::count;
+
 use super::comparison::{Comparison, Row};
 use super::name_directions;
 use super::stored::{CaseChange, Changes, Rule};
@@ -7,7 +9,7 @@ use crate::document::{Document, Table};
 use crate::format::{behind, format_number, size};
 use crate::lists::{group, unique};
 use crate::output::chart::{Charset, Curve};
-use crate::output::table::{TableView, count_ranks};
+use crate::output::table::TableView;
 use crate::output::{head, plot};
 use crate::record::interval::{Ratio, Verdict};
 use crate::record::{CaseKey, Level};
@@ -28,20 +30,16 @@ const RANKS: usize = 1;
 const FLOOR: [usize; 3] = [8, 9, 10];
 const LINE: usize = 11;
 
-/// Drops the columns that tell least until the table fits, and those without a value.
+/// Drops columns until the table fits: first the times of a line, then floors, then a number of ranks that all rows
+/// share.
 fn narrow(table: &mut Table, view: TableView) {
     if view.is_wide {
         return;
     }
     let ranks = unique(table.rows.iter().filter_map(|row| Some(&row.get(RANKS)?.text)));
-    let mut order: Vec<Vec<usize>> = vec![vec![LINE], FLOOR.to_vec()];
-    order.extend((ranks.len() == 1).then(|| vec![RANKS]));
-    for places in order {
-        if table.width() <= view.columns {
-            break;
-        }
-        table.drop_columns(&places);
-    }
+    let order: [&[usize]; 3] = [&[LINE], &FLOOR, &[RANKS]];
+    let dropped = if ranks.len() == 1 { &order[..] } else { &order[..2] };
+    table.narrow(view.columns, dropped);
 }
 
 fn make_cells(name: String, key: &CaseKey, values: [f64; 2], ratio: &Ratio) -> Vec<String> {
@@ -91,19 +89,21 @@ pub fn describe_result(comparison: &Comparison, peer: &str) -> String {
         .iter()
         .map(|(says, all)| format!("{} {says}", all.len()))
         .collect();
-    let distance = |row: &Row| row.ratio.ratio.ln().abs();
+    let worse = rows().filter(|row| row.is_behind());
     let worst =
-        rows().filter(|row| row.is_behind()).max_by(|a, b| distance(a).total_cmp(&distance(b)));
-    let worst = worst.map_or(String::new(), |row| {
-        let case = name_case(&name_test(row), &row.key);
-        format!("; worst: {case} ({:.2} times theirs)", row.ratio.ratio)
-    });
+        describe_worst(worse.map(|row| (name_test(row), &row.key, row.ratio.ratio)), "theirs");
     format!("against {peer}: {}{worst}", words.join(", "))
 }
 
-/// Names a case by test, size and ranks.
-fn name_case(test: &str, key: &CaseKey) -> String {
-    format!("{test}, {}, {}", size(key.bytes), count_ranks(key.ranks))
+/// Names the case whose ratio to the `other` value is farthest from 1, by test, size and ranks; empty without cases.
+fn describe_worst<'a>(
+    worse: impl Iterator<Item = (String, &'a CaseKey, f64)>, other: &str,
+) -> String {
+    let worst = worse.max_by(|(.., a), (.., b)| a.ln().abs().total_cmp(&b.ln().abs()));
+    worst.map_or(String::new(), |(test, key, ratio)| {
+        let (size, ranks) = (size(key.bytes), count(key.ranks, "rank"));
+        format!("; worst: {test}, {size}, {ranks} ({ratio:.2} times {other})")
+    })
 }
 
 /// Table of the cases that were compared with a peer.
@@ -137,7 +137,7 @@ fn format_peer(comparison: &Comparison, peer: &str, view: TableView) -> String {
 /// Name of the sweep over sizes that contains a case; empty if it is no time.
 fn name_sweep(test: String, key: &CaseKey) -> String {
     match key.unit == "ns" {
-        true => format!("{test}, {}", count_ranks(key.ranks)),
+        true => format!("{test}, {}", count(key.ranks, "rank")),
         false => String::new(),
     }
 }
@@ -202,7 +202,9 @@ fn add_row(row: &Row, table: &mut Table) {
 /// Formats a comparison of stored results: the result, the table, and the rule.
 pub fn format_changes(changes: &Changes, rule: Rule, view: TableView) -> String {
     let mut said = Document::default();
-    said.text(count_changes(changes) + &describe_worst(changes));
+    let worse = changes.changes.iter().filter(|change| change.is_worse());
+    let worse = worse.map(|change| (name_change(&change.key), &change.key, change.ratio.ratio));
+    said.text(count_changes(changes) + &describe_worst(worse, "before"));
     changes.notes.iter().for_each(|note| said.text(format!("note: {note}")));
     for refused in &changes.refused {
         said.text(format!("{}: not compared: {}", refused.what, refused.reason));
@@ -223,17 +225,6 @@ pub fn format_changes(changes: &Changes, rule: Rule, view: TableView) -> String 
     }
     let columns = view.wraps_at;
     said.to_text_within(columns) + &table.to_text() + &charts + &rest.to_text_within(columns)
-}
-
-/// Names the case that became worse most; empty without one.
-fn describe_worst(changes: &Changes) -> String {
-    let distance = |change: &CaseChange| change.ratio.ratio.ln().abs();
-    let worse = changes.changes.iter().filter(|change| change.is_worse());
-    let worst = worse.max_by(|a, b| distance(a).total_cmp(&distance(b)));
-    worst.map_or(String::new(), |change| {
-        let case = name_case(&name_change(&change.key), &change.key);
-        format!("; worst: {case} ({:.2} times before)", change.ratio.ratio)
-    })
 }
 
 /// Formats a comparison of stored results as a Markdown page.
@@ -333,15 +324,22 @@ mod tests {
         assert!(text.contains("of each run, median over"), "{text}");
     }
 
-    #[test]
-    fn rows__have_the_floor_and_the_lines_beside_them() {
-        let mut comparison = make_comparison();
+    /// A comparison of two rounds, in which every row has floors and the times of a line.
+    fn make_comparison_with_floors() -> Comparison {
         let beside = FloorComparison {
             floors: vec![(24.0, 26.0), (26.0, 20.0)],
             floor_of: Some("memory copy".into()),
             lines: vec![[60.0, 62.0], [60.0, 250.0]],
         };
-        comparison.rows = vec![comparison.rows[0].clone().with(&beside)];
+        let mut comparison = make_comparison();
+        comparison.rows = comparison.rows.into_iter().map(|row| row.with(&beside)).collect();
+        comparison
+    }
+
+    #[test]
+    fn rows__have_the_floor_and_the_lines_beside_them() {
+        let mut comparison = make_comparison_with_floors();
+        comparison.rows.truncate(1);
         let wide = TableView { is_wide: true, ..TableView::default() };
         let text = format_comparison(&comparison, wide);
         let row = text.lines().find(|l| l.starts_with("latency")).unwrap();
@@ -351,13 +349,7 @@ mod tests {
 
     #[test]
     fn comparison__begins_with_its_results_and_fits_80_columns() {
-        let mut comparison = make_comparison();
-        let beside = FloorComparison {
-            floors: vec![(24.0, 26.0), (26.0, 20.0)],
-            floor_of: Some("memory copy".into()),
-            lines: vec![[60.0, 62.0], [60.0, 250.0]],
-        };
-        comparison.rows = comparison.rows.into_iter().map(|row| row.with(&beside)).collect();
+        let comparison = make_comparison_with_floors();
         let text = format_comparison(&comparison, TableView::default());
         assert!(text.starts_with("against alpha: 1 faster, 1 slower; worst: "), "{text}");
         let rows = text.lines().filter(|line| line.contains('[') && line.contains(','));

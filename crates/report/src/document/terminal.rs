@@ -34,6 +34,17 @@ impl Table {
         self.rows.iter_mut().for_each(|row| keep(row, places));
     }
 
+    /// Removes the columns of each item of `order`, in turn, until the table fits into `columns`. Places are those of
+    /// the table that the items before have left.
+    pub fn narrow(&mut self, columns: usize, order: &[&[usize]]) {
+        for places in order {
+            if self.width() <= columns {
+                break;
+            }
+            self.drop_columns(places);
+        }
+    }
+
     fn line<'a>(&self, widths: &[usize], cells: impl Iterator<Item = &'a Cell>) -> String {
         let columns = self.columns.iter().zip(widths);
         let cells = columns.zip(cells).map(|((column, width), cell)| match column.is_text {
@@ -65,14 +76,8 @@ impl Table {
     pub fn format_row_within<T: Into<Cell>>(
         &self, cells: impl IntoIterator<Item = T>, columns: Option<usize>,
     ) -> String {
-        let line = self.format_row(cells);
         let before: usize = self.columns.iter().rev().skip(1).map(|c| c.width + 1).sum();
-        match columns {
-            Some(columns) if line.chars().count() > columns => {
-                split_last(&line, before, columns).trim_end().to_owned()
-            }
-            _ => line,
-        }
+        fit_line(&self.format_row(cells), before, columns).trim_end().to_owned()
     }
 
     /// Headings and rows.
@@ -88,14 +93,10 @@ impl Table {
         let mut lines = vec![self.line(&widths, heads)];
         lines.extend(self.rows.iter().map(|row| self.line(&widths, row.iter())));
         lines.retain(|line| !line.is_empty());
-        let fits = |line: &String| columns.is_none_or(|columns| line.chars().count() <= columns);
         let before: usize = widths.iter().rev().skip(1).map(|width| width + 1).sum();
         let has_text = self.columns.last().is_some_and(|column| column.is_text);
-        let format = |line: String| match columns {
-            Some(columns) if has_text && !fits(&line) => split_last(&line, before, columns),
-            _ => line + "\n",
-        };
-        lines.into_iter().map(format).collect()
+        let columns = columns.filter(|_| has_text);
+        lines.iter().map(|line| fit_line(line, before, columns)).collect()
     }
 }
 
@@ -104,8 +105,11 @@ const LAST_MIN: usize = 28;
 /// Indentation of a last column below the others.
 const BELOW: usize = 4;
 
-/// Wraps the text of a line that begins at column `before`.
-fn split_last(line: &str, before: usize, columns: usize) -> String {
+/// Wraps the text that begins at column `before` of a line, if the line exceeds `columns`.
+fn fit_line(line: &str, before: usize, columns: Option<usize>) -> String {
+    let Some(columns) = columns.filter(|&columns| line.chars().count() > columns) else {
+        return format!("{line}\n");
+    };
     let at = line.char_indices().nth(before).map_or(line.len(), |(at, _)| at);
     let (others, last) = line.split_at(at);
     if before + LAST_MIN <= columns {
@@ -158,7 +162,7 @@ pub fn wrap_lines(text: &str, columns: Option<usize>) -> String {
             let indent = line.len() - line.trim_start_matches(' ').len();
             if let Some(gap) = line[indent..].rfind("  ") {
                 let before = line[..indent + gap].chars().count() + 2;
-                return split_last(line, before, columns);
+                return fit_line(line, before, Some(columns));
             }
             wrap(line, columns, indent, indent + 2)
         }
@@ -174,13 +178,7 @@ fn format_pairs(pairs: &[(String, String)], columns: Option<usize>) -> String {
     let widest = pairs.iter().map(|(name, _)| name.chars().count()).max();
     let width = widest.unwrap_or(0).max(NAME);
     let format = |(name, value): &(String, String)| {
-        let line = format!("{name:<width$} {value}").trim_end().to_owned();
-        match columns {
-            Some(columns) if line.chars().count() > columns => {
-                split_last(&line, width + 1, columns)
-            }
-            _ => line + "\n",
-        }
+        fit_line(format!("{name:<width$} {value}").trim_end(), width + 1, columns)
     };
     pairs.iter().map(format).collect()
 }

@@ -1,6 +1,7 @@
 //! Results as a table. The unit and the meaning of a time are above each test's rows. A row whose time has another
 //! meaning states that meaning.
 
+use fastpath_base::tell::count;
 use fastpath_base::topology;
 
 use crate::catalogue::find;
@@ -58,11 +59,6 @@ pub struct CaseTable {
     /// Places in [`COLUMNS`] of the columns of the current group.
     chosen: Vec<usize>,
     columns: document::Table,
-}
-
-/// Formats a number of ranks.
-pub fn count_ranks(ranks: u32) -> String {
-    format!("{ranks} rank{}", if ranks == 1 { "" } else { "s" })
 }
 
 /// Describes two processors and their distance.
@@ -252,7 +248,7 @@ fn describe_group(case: &Case) -> String {
         "{}{}: {text}; {}; {}{touched}; {}",
         case.test,
         case.level.phrase(),
-        count_ranks(case.ranks),
+        count(case.ranks, "rank"),
         case.operation,
         describe_time(case)
     )
