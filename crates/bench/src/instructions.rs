@@ -20,6 +20,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use fastpath_report::output::print_line;
 use fastpath_report::record::{Breakdown, Level, MissingTest, Report};
+use fastpath_report::screen::find_columns;
 
 use crate::levels::CALLS;
 use crate::options::{LevelName, MpiOptions, PathOptions, parse_bytes};
@@ -216,7 +217,7 @@ pub fn run(options: &InstructionOptions) -> Result<()> {
     // Counts before a failure are kept.
     if counted.is_ok() || !report.breakdowns.is_empty() {
         if !options.results.take_standard() {
-            let text = table::describe(&report, options.functions).to_screen();
+            let text = table::describe(&report, options.functions, find_columns()).to_screen();
             text.lines().for_each(print_line);
         }
         store.finish(&report)?;

@@ -95,16 +95,14 @@ impl Session<'_> {
         let (sizes, loops) = (self.sizes(&SIZES), Loop::all_available());
         let mut copies = Copies::new(sizes.iter().copied().max().unwrap_or(0));
         self.output.bar.set_length((sizes.len() * 2 * loops.len() * OFFSETS.len()) as u64);
-        self.output.head(&[
-            "copies on one processor: ns per copy (min, median) and GB/s at the median, by the \
-             page offsets of source and target",
-            &format!(
-                "to: a buffer, or a ring of {} KiB in pieces of {} KiB; *: fastest median",
-                RING >> 10,
-                PIECE >> 10
-            ),
-            &make_alone().head(),
-        ]);
+        let legend = format!(
+            "to: a buffer, or a ring of {} KiB in pieces of {} KiB; *: fastest median",
+            RING >> 10,
+            PIECE >> 10
+        );
+        let title = "copies on one processor: ns per copy (min, median) and GB/s at the median, \
+                     by the page offsets of source and target";
+        self.output.head(&[title, &legend], &make_alone(), ALONE_ORDER);
         for &bytes in &sizes {
             for target in [CopyTarget::Buffer, CopyTarget::Ring] {
                 let mut rows = Vec::new();
@@ -143,10 +141,9 @@ impl Session<'_> {
             CopyTarget::Ring => "ring",
         };
         for (which, times) in rows {
-            let first = [bytes.to_string(), to.to_owned(), which.name().to_owned()];
+            let mut cells = vec![bytes.to_string(), to.to_owned(), which.name().to_owned()];
             let times_of = times.iter().zip(&best);
-            let times_of = times_of.map(|(time, &best)| write_alone(time, bytes, best));
-            let text = make_alone().format_row(first.into_iter().chain(times_of));
+            cells.extend(times_of.map(|(time, &best)| write_alone(time, bytes, best)));
             let record = || {
                 let by_offsets = OFFSETS.iter().zip(times).map(|(offsets, time)| {
                     json!({
@@ -160,7 +157,7 @@ impl Session<'_> {
                     "by_offsets": by_offsets.collect::<Vec<_>>(),
                 })
             };
-            self.output.say(&text, record);
+            self.output.print_row(&make_alone(), cells, ALONE_ORDER, record);
         }
     }
 
@@ -177,7 +174,7 @@ impl Session<'_> {
         self.output.bar.reset();
         self.output.bar.set_length(plans as u64);
         let ([title, legend], table) = (head_pipeline(self.pair), make_pipeline());
-        self.output.head(&["", &title, &legend, &table.head()]);
+        self.output.head(&["", &title, &legend], &table, PIPELINE_ORDER);
         for bytes in sizes {
             self.output.bar.set_message(format!("pipeline, {bytes} B"));
             let mut found = self.search(bytes, effort).context(FAILED)?;
@@ -199,7 +196,7 @@ impl Session<'_> {
         let (into, out) = (plan.into_ring.name(), plan.out_of_ring.name());
         let kib = |n: usize| format!("{}K", n >> 10);
         let rate = bytes as f64 / time.median;
-        let text = table.format_row([
+        let cells = vec![
             format!("{bytes}{}", if best { '*' } else { ' ' }),
             into.to_owned(),
             out.to_owned(),
@@ -210,8 +207,8 @@ impl Session<'_> {
             format!("{:.1}", time.min),
             format!("{:.1}", time.median),
             format!("{rate:.1}"),
-        ]);
-        self.output.say(&text, || {
+        ];
+        self.output.print_row(table, cells, PIPELINE_ORDER, || {
             json!({
                 "record": "copy_pipeline", "unit": "ns per half round trip", "bytes": bytes,
                 "processors": self.pair, "into_ring": into, "out_of_ring": out,
@@ -221,6 +218,12 @@ impl Session<'_> {
         });
     }
 }
+
+/// Columns that a narrow terminal lacks: the second and third of [`OFFSETS`], then the last.
+const ALONE_ORDER: &[&[usize]] = &[&[4, 5], &[4]];
+
+/// Columns that a narrow terminal lacks: the shortest time, the time of a line, then batches left out.
+const PIPELINE_ORDER: &[&[usize]] = &[&[7], &[5], &[5]];
 
 fn make_alone() -> Table {
     let mut table = Table::of("bytes>8|to<6|loop<19");
@@ -244,15 +247,15 @@ fn head_pipeline(pair: [usize; 2]) -> [String; 2] {
         "bare pipeline between {}, ns per half round trip",
         describe_pair(pair[0] as i32, pair[1] as i32)
     );
-    let legend = "line: ns of a cache line one way, measured before and after every case; other: \
-        number of batches left out,\n\
-                  because the time of the line differed; GB/s: at the median; *: fastest median";
+    let legend = "line: ns of a cache line one way, measured before and after every case\n\
+                  other: number of batches left out, because the time of the line differed\n\
+                  GB/s: at the median; *: fastest median";
     [title, legend.to_owned()]
 }
 
 fn make_pipeline() -> Table {
     const SIDES: &str = "into the ring<19|out of the ring<19|chunk>5|ring>5|line>6|other>5";
-    Table::of(&format!("bytes >9|{SIDES}|min>11|median>11|GB/s>10"))
+    Table::of(&format!("bytes >9|{SIDES}|min>11|median>9|GB/s>6"))
 }
 
 #[cfg(test)]
@@ -281,6 +284,19 @@ mod tests {
             assert_eq!(make_alone().head().len(), width);
             assert!(width <= 120 && name.len() <= 19);
         }
+    }
+
+    #[test]
+    fn tables__fit_a_terminal_of_80() {
+        for (mut table, order) in [(make_alone(), ALONE_ORDER), (make_pipeline(), PIPELINE_ORDER)] {
+            let widest = table.width();
+            table.narrow(80, order);
+            assert!(widest > 80 && table.width() <= 80, "{}", table.head());
+            assert!(table.columns.len() >= 5, "{}", table.head());
+        }
+        let mut table = make_pipeline();
+        table.narrow(80, PIPELINE_ORDER);
+        assert!(table.head().ends_with("median   GB/s"), "{}", table.head());
     }
 
     #[test]

@@ -80,12 +80,35 @@ impl Output {
         });
     }
 
-    /// Prints the lines above a table.
-    pub fn head(&self, lines: &[&str]) {
+    /// Prints a row of a table without the columns that do not fit, or a record. See [`Table::narrow`] for `order`.
+    pub fn print_row(
+        &self, table: &Table, cells: Vec<String>, order: &[&[usize]],
+        record: impl FnOnce() -> Value,
+    ) {
+        let mut row = table.clone();
+        row.row(cells);
+        self.bar.suspend(|| match self.json {
+            true => print_line(&record().to_string()),
+            false => narrow(row, order).lines().iter().for_each(|line| print_line(line)),
+        });
+    }
+
+    /// Prints prose and the headings of a table without the columns that do not fit. See [`Table::narrow`] for `order`.
+    pub fn head(&self, prose: &[&str], table: &Table, order: &[&[usize]]) {
         if !self.json {
-            self.bar.suspend(|| lines.iter().for_each(|line| print_line(line)));
+            let prose = wrap_lines(&prose.join("\n"), find_columns());
+            let head = narrow(table.clone(), order).head();
+            self.bar.suspend(|| prose.lines().chain([&*head]).for_each(print_line));
         }
     }
+}
+
+/// Removes columns from a table until it fits the terminal, or `COLUMNS`. In a pipe, all columns stay.
+fn narrow(mut table: Table, order: &[&[usize]]) -> Table {
+    if let Some(columns) = find_columns() {
+        table.narrow(columns, order);
+    }
+    table
 }
 
 /// Smallest message, in bytes, for which transfer methods are compared.
@@ -142,7 +165,7 @@ pub fn run(options: &FloorOptions) -> Result<()> {
     let samples = samples.min(100);
     let table = make_table("");
     let head = "copy of memory on one processor, ns per copy:";
-    output.head(&[head, &table.head()]);
+    output.head(&[head], &table, &[]);
     let mut copier = CopyFloor::new(sizes.iter().copied().max().unwrap_or(0));
     for &bytes in &sizes {
         let copy = copier.sample(bytes, samples, batch_ns);
@@ -155,7 +178,7 @@ pub fn run(options: &FloorOptions) -> Result<()> {
         let head = format!(
             "transfer of a message between processors {one} and {two}, ns per half round trip:"
         );
-        output.head(&[&head, &table.head()]);
+        output.head(&[&head], &table, &[]);
     }
     let pipelines = find_best(pair, &large, SEARCH_NS).context(FAILED)?;
     for (mut pipeline, found) in pipelines {

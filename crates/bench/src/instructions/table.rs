@@ -8,8 +8,9 @@ use crate::levels::{CALLS, RECEIVES, SENDS, SIDE_MESSAGES};
 /// Levels from the program down.
 const LEVELS: [&str; 6] = ["abi", "mpi", "protocol", "transport", "base", "other"];
 
-/// Totals by level, then the functions of each operation, then what was not counted.
-pub fn describe(report: &Report, functions: usize) -> Document {
+/// Describes totals by level, then the functions of each operation, then missing operations. Totals are narrowed to
+/// `columns`.
+pub fn describe(report: &Report, functions: usize, columns: Option<usize>) -> Document {
     let mut said = Document::default();
     said.text(format!(
         "instructions per call, mean of {CALLS} calls (callgrind, from the first instruction of \
@@ -18,7 +19,7 @@ pub fn describe(report: &Report, functions: usize) -> Document {
     let alike = |a: &Breakdown, b: &Breakdown| (&a.mpi, a.level) == (&b.mpi, b.level);
     for group in report.breakdowns.chunk_by(alike) {
         said.heading(format!("{}{}", group[0].mpi, group[0].level.phrase()));
-        said.table(list_totals(group));
+        said.table(list_totals(group, columns));
     }
     let sides = compare_sides(&report.breakdowns);
     if !sides.is_empty() {
@@ -40,7 +41,9 @@ pub fn describe(report: &Report, functions: usize) -> Document {
     said
 }
 
-fn list_totals(group: &[Breakdown]) -> Table {
+/// Lists the totals of operations. If the table exceeds `columns`, cells have no padding, and then the last levels are
+/// left out.
+fn list_totals(group: &[Breakdown], columns: Option<usize>) -> Table {
     let levels: &[&str] = match group.iter().any(|b| !b.parts.is_empty()) {
         true => &LEVELS,
         false => &[],
@@ -55,6 +58,10 @@ fn list_totals(group: &[Breakdown]) -> Table {
         };
         let first = [b.operation.clone(), b.bytes.to_string(), format!("{:.2}", b.total)];
         table.row(first.into_iter().chain(levels.iter().map(sum)));
+    }
+    if let Some(columns) = columns.filter(|&columns| table.width() > columns) {
+        table.columns.iter_mut().for_each(|column| column.width = 0);
+        table.narrow(columns, &[&[8], &[7], &[3]]);
     }
     table
 }
@@ -94,7 +101,7 @@ fn list_functions(b: &Breakdown, functions: usize) -> Table {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use fastpath_report::record::Level;
+    use fastpath_report::record::{FunctionShare, Level};
 
     fn count(operation: &str, level: Level, bytes: u64, total: f64) -> Breakdown {
         Breakdown {
@@ -124,5 +131,27 @@ mod tests {
         assert!(lines[0].contains("600.0 at the receiver, ratio 1.50"), "{lines:?}");
         assert!(lines[1].contains("250.0 at the receiver, ratio 0.50"), "{lines:?}");
         assert!(compare_sides(&all[..3]).is_empty());
+    }
+
+    #[test]
+    fn totals__fit_80_columns_by_less_padding_and_fewer_levels() {
+        let part = |level: &str| FunctionShare {
+            level: level.into(),
+            function: "f".into(),
+            instructions: 1234.5,
+        };
+        let counted = |operation: &str| Breakdown {
+            parts: LEVELS.map(part).to_vec(),
+            ..count(operation, Level::Mpi, 1024, 12_345.67)
+        };
+        let heads = |operation: &str| {
+            let table = list_totals(&[counted(operation)], Some(80));
+            assert!(table.width() <= 80, "{}", table.to_text());
+            table.head().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let all = ["B", "total", "abi", "mpi", "protocol", "transport", "base", "other"];
+        assert_eq!(heads("MPI_Send"), all);
+        assert_eq!(heads("MPI_Irecv_Wait_among_posted"), all[..6]);
+        assert_eq!(list_totals(&[counted("MPI_Send")], None).width(), 114);
     }
 }
