@@ -7,6 +7,7 @@ mod generate;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::builder::StyledStr;
 use clap::error::ContextValue;
 use fastpath_base::tell;
 use fastpath_bench::interrupt;
@@ -24,6 +25,13 @@ const USAGE: u8 = 2;
 /// Escapes the control characters of arguments in a usage error, so that no argument controls the terminal.
 fn escape_arguments(usage: &mut clap::Error) {
     let escape = |text: &String| tell::escape(text).into_owned();
+    let has_control = usage.context().any(|(_, value)| match value {
+        ContextValue::String(text) => escape(text) != *text,
+        ContextValue::Strings(all) => all.iter().any(|text| escape(text) != *text),
+        _ => false,
+    });
+    // A tip repeats the argument between escape sequences of its own. Without them, those of the argument are gone too.
+    let plain = |text: &StyledStr| StyledStr::from(escape(&text.to_string()));
     let escaped: Vec<_> = usage
         .context()
         .filter_map(|(kind, value)| {
@@ -31,6 +39,9 @@ fn escape_arguments(usage: &mut clap::Error) {
                 ContextValue::String(text) => ContextValue::String(escape(text)),
                 ContextValue::Strings(all) => {
                     ContextValue::Strings(all.iter().map(escape).collect())
+                }
+                ContextValue::StyledStrs(all) if has_control => {
+                    ContextValue::StyledStrs(all.iter().map(plain).collect())
                 }
                 _ => return None,
             };

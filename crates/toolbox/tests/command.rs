@@ -408,6 +408,11 @@ fn usage_error__escapes_the_control_characters_of_its_arguments() {
         let said = String::from_utf8_lossy(&run(words, &[]).stderr).into_owned();
         assert!(said.contains("a\\u{1b}[2J"), "{said}");
     }
+    // At a terminal, a tip repeats an unknown option.
+    let output = run(&["ps", "--a\u{1b}[2J\u{7}"], &[("CLICOLOR_FORCE", "1")]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("tip:") && said.contains("\u{1b}[0m"), "{said}");
+    assert!(!said.contains("\u{1b}[2J") && !said.contains('\u{7}'), "{said}");
 }
 
 #[test]
