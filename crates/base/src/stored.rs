@@ -149,11 +149,19 @@ fn read_up_to(path: &Path, longest: u64) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| other("the file is not UTF-8 text"))
 }
 
-/// Writes a file and creates its folder. A concurrent reader sees the old file or the new one.
+/// Writes a file and creates its folder. See [`replace_file`].
 pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder)?;
     }
+    replace_file(path, text)
+}
+
+/// Writes a file in a folder that exists. A concurrent reader sees the old file or the new one.
+///
+/// # Errors
+/// The folder is missing or not writable, or the disk is full.
+pub fn replace_file(path: &Path, text: &str) -> io::Result<()> {
     let (fresh, mut file) = create_beside(path)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&fresh, path));
     if written.is_err() {
@@ -212,6 +220,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
         fs::remove_file(&name).unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "nothing else is left");
+        assert!(replace_file(&folder.join("none").join("result"), "new").is_err());
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -1,8 +1,9 @@
 //! Metrics of a job at its end (`FASTPATH_METRICS`), for monitoring.
 
+use fastpath_base::stored::replace_file;
 use fastpath_base::sync::Ordering;
 use fastpath_base::tell::escape;
-use fastpath_job::inspect::metrics::{MetricKey, Metrics, MetricsFormat, RankLabels, write_file};
+use fastpath_job::inspect::metrics::{MetricKey, Metrics, MetricsFormat, RankLabels};
 use fastpath_segment::{RankPhase, Segment};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -51,7 +52,7 @@ impl MetricsFile {
         let shared = segment.used_bytes().unwrap_or(0) as f64;
         metrics.add_job(MetricKey::SharedBytes, &job, host, shared);
         let text = metrics.format(MetricsFormat::of_file(&self.path));
-        let written = write_file(&self.path, &text);
+        let written = replace_file(&self.path, &text);
         let path = escape(&self.path.to_string_lossy()).into_owned();
         written.err().map(|e| format!("mpiexec: no metrics were written to {path}: {e}\n"))
     }

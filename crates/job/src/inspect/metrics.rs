@@ -2,8 +2,6 @@
 //! reads) and in OpenMetrics 1.0.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io;
 use std::path::Path;
 
 /// Form of the text.
@@ -86,7 +84,7 @@ metrics! {
 /// Number of words of a rank's counters, in the order of `fastpath_protocol::Counters::words`.
 pub const COUNTER_WORDS: usize = fastpath_segment::FINAL_COUNTERS;
 
-/// Names of the four kinds of messages with their place in the words: messages, then bytes.
+/// Protocol and path of each kind of message, in the order of the counters. Each kind has two words: messages, bytes.
 const SENT: [(&str, &str); 4] = [
     ("eager", "memory"),
     ("eager", "network"),
@@ -94,7 +92,7 @@ const SENT: [(&str, &str); 4] = [
     ("rendezvous", "network"),
 ];
 
-/// Words of a rank's counters that follow those of messages.
+/// Index and metric of the counters behind those of messages.
 const COUNTED: [(usize, MetricKey); 7] = [
     (8, MetricKey::Requests),
     (9, MetricKey::Unexpected),
@@ -202,20 +200,6 @@ impl RankLabels<'_> {
         let own = [("job", self.job), ("rank", &*rank), ("host", self.host)];
         labels(&[&own[..], more].concat())
     }
-}
-
-/// Replaces a file by `text` in one step, so that a collector reads the old or the new content.
-///
-/// # Errors
-/// The file or its folder cannot be written.
-pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    let outcome = fs::write(&name, text).and_then(|()| fs::rename(&name, path));
-    if outcome.is_err() {
-        _ = fs::remove_file(&name);
-    }
-    outcome
 }
 
 #[cfg(test)]
