@@ -117,8 +117,8 @@ pub fn run(options: &TuneOptions) -> Result<()> {
 fn describe_busy(share: f64, [first, second]: [usize; 2]) -> Option<String> {
     (share < UNDISTURBED).then(|| {
         format!(
-            "the machine is busy: other programs use processor {first} or {second}, of which this \
-             one got {:.0} %",
+            "the machine is busy: other programs use processor {first} or {second}, and this \
+             program got {:.0} % of the processor's time",
             share * 100.0
         )
     })

@@ -196,7 +196,7 @@ fn show_summary(reports: &[Report]) -> Markup {
     }
 }
 
-/// The result of the latency of each report in a sentence, or of its first test.
+/// Describes the latency of each report in a sentence, or its first test if it has no latency.
 fn list_headlines(reports: &[Report]) -> Vec<String> {
     let describe = |(index, report): (usize, &Report)| {
         let latency = report.cases.iter().find(|case| case.test == "latency");

@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 
 use crate::levels;
 
-/// Output of a run. It prints nothing if the standard output gets a result, or a summary.
+/// Output of a run. Prints nothing if the standard output gets a result or a summary.
 pub struct Screen {
     pub bar: ProgressBar,
     printer: Printer,
@@ -42,7 +42,7 @@ impl Screen {
         }
     }
 
-    /// Keeps a condition once. Of the clock, the last check is kept.
+    /// Keeps a condition once, and only the last check of the clock.
     fn keep(&mut self, line: &str) {
         const CLOCK: &str = "clock ";
         let is_clock = line.starts_with(CLOCK);

@@ -99,7 +99,10 @@ impl TuningFacts {
             return lines;
         };
         let busy = match share < UNDISTURBED {
-            true => format!("; the machine was busy, {:.0} % of their time", share * 100.0),
+            true => format!(
+                "; the machine was busy, and `tune` got {:.0} % of their time",
+                share * 100.0
+            ),
             false => String::new(),
         };
         lines.push((
@@ -172,7 +175,7 @@ mod tests {
         assert!(said.contains("still valid: yes: a cache line takes 60.0 ns"), "{said}");
         assert!(said.contains("not measured: post_ns, step_ns"), "{said}");
         let said = text(&make_facts(0.5));
-        assert!(said.contains("the machine was busy, 50 %"), "{said}");
+        assert!(said.contains("the machine was busy, and `tune` got 50 %"), "{said}");
         assert!(said.contains("may not use these processors"), "{said}");
     }
 

@@ -40,8 +40,8 @@ impl Job {
         Ok(())
     }
 
-    /// Returns the core, L3 cache, NUMA node and socket in which a rank of this node runs. Known for ranks of other
-    /// nodes: nothing. All ranks of the node get equal results, which never change.
+    /// Returns the core, L3 cache, NUMA node and socket in which a rank of this node runs; unknown for ranks of other
+    /// nodes. All ranks of the node get equal results, which never change.
     pub fn domains(&self, rank: usize) -> RankDomains {
         if rank == self.rank && self.is_alone() {
             return *self.own_domains.get_or_init(|| {

@@ -134,7 +134,7 @@ fn format_peer(comparison: &Comparison, peer: &str, view: TableView) -> String {
     head + &table.to_text() + &charts
 }
 
-/// Name of the sweep over sizes that contains a case; empty if it is no time.
+/// Name of the sweep over sizes that contains a case; empty unless the case is a time.
 fn name_sweep(test: String, key: &CaseKey) -> String {
     match key.unit == "ns" {
         true => format!("{test}, {}", count(key.ranks, "rank")),
@@ -142,7 +142,7 @@ fn name_sweep(test: String, key: &CaseKey) -> String {
     }
 }
 
-/// Draws a chart of each sweep: sweep, case, and the values of the dots and of the line.
+/// Draws a chart of each sweep. Each of `cases` has the name of its sweep, and the values of the dots and of the line.
 fn draw_sweeps<'a>(
     cases: impl Iterator<Item = (String, &'a CaseKey, f64, f64)>, [dots, line]: [&str; 2],
 ) -> String {

@@ -171,8 +171,8 @@ impl CaseTable {
         lines
     }
 
-    /// Text behind a row whose times have this meaning: empty for that in the head, else the meaning, or the mark of
-    /// its line below the table.
+    /// Returns the text behind a row: nothing if the head states the meaning of its times; otherwise this meaning, or
+    /// the mark of a line below the table that states it.
     fn mark_meaning(&mut self, time: String) -> String {
         if time == self.headed {
             return String::new();
@@ -191,7 +191,7 @@ impl CaseTable {
     /// Formats the lines of a case.
     fn format_rows(&mut self, case: &Case) -> Vec<String> {
         let mut all = list_cells(case);
-        // The mark of a floor of another state stays visible without its column.
+        // Without its column, a line that marks a floor of another state leaves the mark to the ratio.
         if all[LINE].ends_with('!') && !self.chosen.contains(&LINE) {
             all[RATIO].push('!');
         }
@@ -254,7 +254,7 @@ fn describe_group(case: &Case) -> String {
     )
 }
 
-/// Heading, least width and rank of each column. A table that is too narrow for all lacks those with the highest ranks.
+/// Heading, least width and priority of each column. A narrow table lacks the columns with the largest priorities.
 const COLUMNS: [(&str, usize, u8); 16] = [
     ("bytes", 9, 0),
     ("variant", 0, 0),
