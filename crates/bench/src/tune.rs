@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use fastpath_base::config::Config;
 use fastpath_base::copy::engine::Loop;
 use fastpath_base::stored::{Machine, TuningSource};
-use fastpath_machine::measure::floor::measure_lines;
+use fastpath_machine::measure::floor::measure_least_line;
 use fastpath_machine::measure::pipeline::{Pipeline, PipelinePlan};
 use fastpath_machine::measure::share::{UNDISTURBED, measure_share};
 use fastpath_protocol::selection::constants::{Constants, FIELDS, Field};
@@ -166,8 +166,8 @@ type RoundValues = Vec<Option<f64>>;
 
 /// Measures each constant once. Also returns a note if one cannot be measured.
 fn measure_round(processors: [usize; 2]) -> Result<(RoundValues, Option<String>)> {
-    let lines = measure_lines(processors, SAMPLES, BATCH_NS).context(FAILED)?;
-    let mut constants = Constants { line_ns: least(&lines), ..Constants::default() };
+    let line_ns = measure_least_line(processors).context(FAILED)?;
+    let mut constants = Constants { line_ns, ..Constants::default() };
     if constants.line_ns > SHARED_PROCESSOR_NS {
         bail!(
             "{ODD}, because another program ran on one of the two processors; run the command again"

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use fastpath_base::config::Config;
 use fastpath_base::stored::{Machine, TuningSource};
 use fastpath_base::tell::count;
-use fastpath_machine::measure::floor::measure_lines;
+use fastpath_machine::measure::floor::measure_least_line;
 use fastpath_machine::measure::share::{UNDISTURBED, measure_share};
 use fastpath_protocol::selection::tuning::{self, Conditions, Tuning};
 use serde::Serialize;
@@ -13,9 +13,6 @@ use serde::Serialize;
 /// Ratio of the present time of a cache line to the stored one, or its reciprocal, from which the stored constants no
 /// longer hold. The time of a line on an idle machine varies less.
 const CHANGED: f64 = 1.5;
-/// Samples of a cache line, of which the smallest counts, and the minimum duration of a sample in nanoseconds.
-const SAMPLES: usize = 31;
-const BATCH_NS: u64 = 20_000;
 
 /// The stored constants; empty fields if there are none.
 #[derive(Debug, Default, Serialize)]
@@ -51,8 +48,7 @@ impl TuningFacts {
             TuningFacts { file: Some(path.display().to_string()), ..TuningFacts::of(&tuning, now) };
         let present = facts.processors.and_then(|processors| {
             let share = measure_share(processors).ok()?;
-            let lines = measure_lines(processors, SAMPLES, BATCH_NS).ok()?;
-            Some((share, lines.into_iter().fold(f64::INFINITY, f64::min)))
+            Some((share, measure_least_line(processors).ok()?))
         });
         facts.judged(present)
     }

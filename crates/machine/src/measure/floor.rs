@@ -110,6 +110,19 @@ pub fn measure_lines(
     run_pair(processors, lead, || lines.answer())
 }
 
+/// Measures the shortest one-way time of a cache line between two processors, in nanoseconds. `fastpath tune` stores
+/// this time, and `fastpath info` compares it with the present one.
+///
+/// # Errors
+/// This process may not use a processor.
+pub fn measure_least_line(processors: [usize; 2]) -> std::io::Result<f64> {
+    const SAMPLES: usize = 31;
+    const BATCH_NS: u64 = 20_000;
+    // Interference only makes samples larger.
+    let lines = measure_lines(processors, SAMPLES, BATCH_NS)?;
+    Ok(lines.into_iter().fold(f64::INFINITY, f64::min))
+}
+
 /// Sampler of memory copies from one buffer to another by the C library's `memcpy` on this thread, in nanoseconds. All
 /// copies use the same two buffers, which stay in the caches if they fit.
 pub struct CopyFloor {
