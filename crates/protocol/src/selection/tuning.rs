@@ -354,7 +354,8 @@ mod tests {
             load(&TuningSource::Named(path.clone()), machine).unwrap_err().contains("UTF-8 text")
         );
         fs::write(&path, vec![b'x'; 20_000]).unwrap();
-        assert!(load(&TuningSource::Named(path), machine).unwrap_err().contains("too long"));
+        let error = load(&TuningSource::Named(path), machine).unwrap_err();
+        assert!(error.contains("more than 16384 bytes"), "{error}");
         fs::remove_dir_all(folder).unwrap();
     }
 }
