@@ -10,6 +10,7 @@
 //! | [`common`] | constants, errors, statuses, handles, the lock |
 //! | `coll_choice` | selection of collective algorithms: a cost model without state |
 //! | [`objects`] | groups, datatypes, operations, communicators and their tables of the immediate path |
+//! | [`ft`] | what is known of failed ranks, agreement in spite of failures |
 //! | [`check`] | `FASTPATH_CHECK=1`, and call sites of the program |
 //! | [`process`] | the static that holds every table, error handlers, crash reports |
 //! | [`p2p`] | messages: the immediate path, the full path, requests, probes, channels of collective calls |
@@ -29,6 +30,7 @@ mod coll_choice;
 pub mod comm_creation;
 pub mod common;
 pub mod dynamic;
+pub mod ft;
 pub mod io;
 pub mod lifecycle;
 #[cfg(test)]
