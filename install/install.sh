@@ -69,6 +69,8 @@ place 755 "$root/lib/libfastpath_dbg.so"
 
 "$build/fastpath-abigen" header > "$new"
 place 644 "$root/include/mpi.h"
+"$build/fastpath-abigen" extensions > "$new"
+place 644 "$root/include/mpi-ext.h"
 for name in mpi mpi-c mpi-cxx; do
     sed "s/@NAME@/$name/; s/@VERSION@/$version/" "$here/mpi.pc" > "$new"
     place 644 "$root/lib/pkgconfig/$name.pc"

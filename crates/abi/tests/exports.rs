@@ -40,6 +40,12 @@ fn exports__are_the_functions_of_the_standard_and_data_for_debuggers() {
         let export = exports.remove(name).unwrap_or_else(|| panic!("{name} is missing"));
         assert_eq!((export.kind, export.binding), (elf::STT_OBJECT, elf::STB_GLOBAL), "{name}");
     }
+    for extension in &common::extensions().functions {
+        for name in [extension.name.clone(), format!("P{}", extension.name)] {
+            let export = exports.remove(&name).unwrap_or_else(|| panic!("{name} is missing"));
+            assert_eq!(export.kind, elf::STT_FUNC, "{name}");
+        }
+    }
     let names: Vec<&String> = exports.keys().collect();
     let table = common::table().symbols();
     let unknown: Vec<_> = names.iter().filter(|name| !table.contains(name)).collect();

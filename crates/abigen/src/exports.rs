@@ -16,7 +16,7 @@ pub enum AliasMethod {
 }
 
 /// Version script that exports the aliases from the library.
-pub const VERSION_SCRIPT: &str = "{ global: MPI_*; PMPI_*; };\n";
+pub const VERSION_SCRIPT: &str = "{ global: MPI_*; PMPI_*; MPIX_*; PMPIX_*; };\n";
 
 /// Generates the source of the module with all exports. It uses these names of `fastpath-abi`: `entry`, `enter`,
 /// `fail`, `clear`, `Scope`, `Status`, the constants and the C types.

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: fastpath-abigen header            the C header
+       fastpath-abigen extensions        the C header of the functions beyond the standard
        fastpath-abigen asserts           a C program that checks the header against the table
        fastpath-abigen declarations      the source of the Rust crate fastpath-mpi-sys
        fastpath-abigen mpif.h            the include file for Fortran
@@ -33,6 +34,10 @@ fn run() -> Result<(), String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["header"] => print(&header::emit_header(&table))?,
+        ["extensions"] => {
+            let extensions = Table::extensions().map_err(|e| e.to_string())?;
+            print(&header::emit_extensions(&extensions))?;
+        }
         ["asserts"] => print(&asserts::emit_program(&table))?,
         ["declarations"] => print(&declarations::emit_declarations(&table))?,
         ["mpif.h"] => print(&fortran::emit_include(&table))?,

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 const FUNCTIONS: (&str, &str) = ("functions.txt", include_str!("../table/functions.txt"));
+const EXTENSIONS: (&str, &str) = ("extensions.txt", include_str!("../table/extensions.txt"));
 const CONSTANTS: (&str, &str) = ("constants.txt", include_str!("../table/constants.txt"));
 const TYPES: (&str, &str) = ("types.txt", include_str!("../table/types.txt"));
 
@@ -38,7 +39,18 @@ impl Table {
         let mut table = Self::default();
         table.read_types(TYPES.0, TYPES.1)?;
         table.read_constants(CONSTANTS.0, CONSTANTS.1)?;
-        table.read_functions(FUNCTIONS.0, FUNCTIONS.1)?;
+        table.read_functions(FUNCTIONS.0, FUNCTIONS.1, "MPI_")?;
+        Ok(table)
+    }
+
+    /// Parses the extensions of this project: functions beyond the standard, with its types and constants.
+    ///
+    /// # Errors
+    /// See [`Table::builtin`].
+    pub fn extensions() -> Result<Self, ParseError> {
+        let mut table = Self::builtin()?;
+        table.functions.clear();
+        table.read_functions(EXTENSIONS.0, EXTENSIONS.1, "MPIX_")?;
         Ok(table)
     }
 
@@ -105,10 +117,10 @@ impl Table {
         })
     }
 
-    fn read_functions(&mut self, file: &str, text: &str) -> Result<(), ParseError> {
+    fn read_functions(&mut self, file: &str, text: &str, prefix: &str) -> Result<(), ParseError> {
         let mut names = HashSet::new();
         for_each_line(file, text, |section, line| {
-            for function in parse_function(section, line)? {
+            for function in parse_function(section, line, prefix)? {
                 self.check_function(&function)?;
                 if !names.insert(function.name.clone()) {
                     return Err(format!("{} is declared twice", function.name));
@@ -165,7 +177,7 @@ fn split_attributes(line: &str) -> (&str, impl Iterator<Item = &str>) {
     (parts.next().unwrap_or_default(), parts)
 }
 
-fn parse_function(section: &str, line: &str) -> Parsed<Vec<Function>> {
+fn parse_function(section: &str, line: &str, prefix: &str) -> Parsed<Vec<Function>> {
     let (prototype, attributes) = split_attributes(line);
     let proto = Prototype::parse(prototype)?;
     let (params, large) = proto.expand()?;
@@ -182,9 +194,10 @@ fn parse_function(section: &str, line: &str) -> Parsed<Vec<Function>> {
         inout: None,
         on_no_file: false,
     };
-    if !function.name.starts_with("MPI_") {
+    if !function.name.starts_with(prefix) {
         return Err(format!(
-            "{} does not start with MPI_: the table holds only functions of the standard",
+            "{} does not start with {prefix}: functions.txt holds the functions of the standard \
+             (MPI_), extensions.txt those beyond it (MPIX_)",
             function.name
         ));
     }
@@ -315,7 +328,7 @@ mod tests {
     #[test]
     fn pair__expands_to_both_forms() {
         let line = "int MPI_X(const {int|MPI_Aint} d[], {int|MPI_Count} n, int k) ; anytime";
-        let both = parse_function("p2p", line).unwrap();
+        let both = parse_function("p2p", line, "MPI_").unwrap();
         assert_eq!(both.len(), 2);
         assert_eq!(both[0].params[0].c_decl(), "const int d[]");
         assert_eq!(both[1].params[0].c_decl(), "const MPI_Aint d[]");
@@ -336,8 +349,9 @@ mod tests {
     #[test]
     fn error__names_file_and_line() {
         let mut table = Table::default();
-        let error =
-            table.read_functions("f.txt", "# c\n\nint MPI_X(int a)\nint MPI_Y(foo b)").unwrap_err();
+        let error = table
+            .read_functions("f.txt", "# c\n\nint MPI_X(int a)\nint MPI_Y(foo b)", "MPI_")
+            .unwrap_err();
         assert_eq!(error.to_string(), "f.txt:4: unknown type foo");
     }
 
@@ -356,7 +370,7 @@ mod tests {
             "int MPI_X(int a) ; inout *b",
         ] {
             let mut table = Table::default();
-            assert!(table.read_functions("f", line).is_err(), "{line}");
+            assert!(table.read_functions("f", line, "MPI_").is_err(), "{line}");
         }
         let mut table = Table::default();
         assert!(table.read_constants("c", "int MPI_A 1\nint MPI_A 2").is_err());

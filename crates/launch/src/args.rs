@@ -5,6 +5,7 @@
 //! launchers have always had.
 
 mod config;
+mod failures;
 mod generate;
 mod help;
 mod hosts;

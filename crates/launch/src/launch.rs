@@ -190,6 +190,7 @@ fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
     if let Some(door) = watch.agent.as_mut().and_then(Agent::take_door) {
         watch.control.open_door(door, &watch.poller);
     }
+    watch.ranks.tolerate_failures(own_config(spec).flag(Key::FaultTolerance));
     watch.outputs.say(&shown);
     let done = start_ranks(&mut watch, &programs, local, &plan, need);
     // The claims on processors and the segment's descriptor must live as long as this process.

@@ -66,6 +66,8 @@ pub struct Ranks {
     list: Vec<RankProcess>,
     by_pid: HashMap<libc::pid_t, usize>,
     running: usize,
+    /// Whether other ranks continue after the death of a rank (`FASTPATH_FT`).
+    tolerates_failures: bool,
 }
 
 impl Ranks {
@@ -74,7 +76,17 @@ impl Ranks {
             list: programs.into_iter().map(RankProcess::new).collect(),
             by_pid: HashMap::new(),
             running: 0,
+            tolerates_failures: false,
         }
+    }
+
+    /// Sets whether the death of a rank ends only this rank. `MPI_Abort` still ends the job.
+    pub fn tolerate_failures(&mut self, tolerates: bool) {
+        self.tolerates_failures = tolerates;
+    }
+
+    pub fn tolerates_failures(&self) -> bool {
+        self.tolerates_failures
     }
 
     pub fn add(&mut self, programs: impl IntoIterator<Item = String>) {
@@ -160,7 +172,10 @@ impl Ranks {
             segment.mark_dead(rank);
         }
         if !ended.is_empty() {
-            segment.signal_ends(&ended);
+            match self.tolerates_failures {
+                true => segment.signal_ends_to_all(),
+                false => segment.signal_ends(&ended),
+            }
             segment.wake_all();
         }
         (ended, failures)
@@ -186,7 +201,9 @@ impl Ranks {
             let Some(mut failure) = by_abort.or_else(|| pick_first(&failures)) else {
                 break;
             };
+            let ends_itself = self.tolerates_failures && failure.kind != FailureKind::Abort;
             failure.ended = match scope {
+                _ if ends_itself => Some(vec![failure.rank]),
                 FailureScope::Job => None,
                 FailureScope::Worlds => find_ended(failure.rank, segment, |r| self.goes_on(r)),
                 FailureScope::NodeWorlds => find_known(failure.rank, segment),

@@ -26,6 +26,7 @@ use fastpath_base::clock::now_ns;
 use fastpath_base::host_topology::HostTopology;
 use fastpath_base::topology::CpuSet;
 use fastpath_job::engine::output::await_taken;
+use fastpath_job::inspect::ProcessEnd;
 use fastpath_job::inspect::describe::describe_signal;
 use fastpath_job::trace;
 use fastpath_job::{ForeignNumbers, exit_code};
@@ -55,6 +56,9 @@ pub const FINALIZED_GRACE: Duration = Duration::from_millis(700);
 /// Line about a failure that does not end the job.
 pub const OTHERS_GO_ON: &str =
     "mpiexec:   ranks that are not connected with the failed rank continue\n";
+
+/// Line about the death of a rank in a job that tolerates failures.
+const SURVIVORS_GO_ON: &str = "mpiexec:   the other ranks continue (FASTPATH_FT=1)\n";
 
 /// Termination of the job, or of some of its ranks.
 #[derive(Debug)]
@@ -278,7 +282,9 @@ impl JobWatch<'_> {
                 return;
             }
             let mut ending = self.end_for(&failure);
-            if scope == FailureScope::NodeWorlds {
+            if self.ranks.tolerates_failures() && failure.kind != FailureKind::Abort {
+                ending.text += SURVIVORS_GO_ON;
+            } else if scope == FailureScope::NodeWorlds {
                 ending.asked_for = Some(failure.rank as u32);
                 self.tell_failure(&failure, &ending);
             } else if failure.ended.is_some() {
@@ -441,7 +447,10 @@ impl JobWatch<'_> {
     fn finish(mut self, state: WatchState) -> i32 {
         self.ranks.kill_groups(self.segment);
         let first = state.ending.as_ref().or(state.parts.first());
-        let mut code = first.map_or(0, |ending| ending.code);
+        let mut code = match state.ending {
+            None if self.ranks.tolerates_failures() => self.survivors_code(&state.parts),
+            _ => first.map_or(0, |ending| ending.code),
+        };
         // The first agent has the exit code. If this agent ended with a code other than 0, the engine would end the
         // other agents.
         let is_part = state.ending.is_none() && !state.parts.is_empty();
@@ -496,6 +505,27 @@ impl JobWatch<'_> {
         }
         self.guard.dismiss();
         code
+    }
+}
+
+impl JobWatch<'_> {
+    /// Returns the exit code of a job that tolerates failures: the code of the first rank that failed after it had
+    /// finalized MPI, otherwise 0 if a rank ended without failure, otherwise the code of the first failure.
+    fn survivors_code(&self, failed: &[Termination]) -> i32 {
+        let rank_of = |part: &Termination| part.ranks.as_ref().and_then(|r| r.first().copied());
+        let has_finalized = |part: &&Termination| {
+            let page = rank_of(part).and_then(|rank| self.segment.page(rank));
+            page.is_some_and(|page| page.phase() == RankPhase::Finalized)
+        };
+        if let Some(late) = failed.iter().find(has_finalized) {
+            return late.code;
+        }
+        let is_failed = |rank| failed.iter().any(|part| rank_of(part) == Some(rank));
+        let mut ended = self.ranks.list().iter().enumerate();
+        match ended.any(|(rank, r)| r.end == Some(ProcessEnd::Exit(0)) && !is_failed(rank)) {
+            true => 0,
+            false => failed.first().map_or(0, |part| part.code),
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use crate::p2p::channel::Channel;
 use crate::p2p::request;
 use crate::process::Process;
 use crate::process::errhandler;
+use crate::process::failures;
 use fastpath_protocol::tag::Context;
 use std::rc::Rc;
 
@@ -44,6 +45,7 @@ pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
     errhandler::attach(p, comm.errhandler.get());
     p.hot_comm_set(handle, &comm);
     comm.list();
+    failures::note_new_comm(p, &comm);
     count_link(p, &comm);
     Ok(handle)
 }
@@ -110,6 +112,10 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
 /// failure then ends no other world. Errors: see [`free_comm`]; errors of communication.
 pub fn disconnect_comm(p: &Process, handle: usize) -> Result {
     let comm = p.comm(handle)?;
+    if comm.faults.is_broken() {
+        // Members that have died would be waited for.
+        return free_comm(p, handle);
+    }
     buffered::drain_place(p, &comm.buffer)?;
     request::complete_communication(p, &comm)?;
     synchronize(p, &comm)?;

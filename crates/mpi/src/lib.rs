@@ -16,6 +16,7 @@
 //! | [`p2p`] | messages: the immediate path, the full path, requests, probes, channels of collective calls |
 //! | [`coll`] | collective calls |
 //! | [`comm_creation`] | creation of communicators, which is collective |
+//! | [`recovery`] | agreement and repair of communicators after failures |
 //! | [`rma`] | windows |
 //! | [`io`] | files |
 //! | [`dynamic`] | spawn, ports, connected jobs |
@@ -40,6 +41,7 @@ mod mutate;
 pub mod objects;
 pub mod p2p;
 pub mod process;
+pub mod recovery;
 pub mod rma;
 pub mod tool;
 

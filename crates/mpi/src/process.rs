@@ -5,6 +5,7 @@ pub(crate) mod background;
 pub mod crash;
 pub mod errhandler;
 pub(crate) mod exhausted;
+pub(crate) mod failures;
 mod finders;
 mod forked;
 mod host_groups;
@@ -393,7 +394,10 @@ impl Process {
 
     /// Finds the communicator of a handle.
     pub fn comm(&self, handle: usize) -> Result<Rc<Comm>> {
-        self.comms.find(handle)
+        match self.comms.get_visible(handle) {
+            Some(comm) => Ok(comm),
+            None => (self.finders.get().comm)(self, handle),
+        }
     }
 
     /// Finds the communicator that a request was made on, which may have been freed since.

@@ -67,7 +67,9 @@ impl Worker {
         let moved = self.interfaces.progress_while(self.is_connecting());
         let is_signalled = self.interfaces.has_signal();
         let accepted = self.accept_peers();
-        let released = is_signalled && self.note_ends();
+        // Without shared memory no signal comes, but a job that tolerates failures must learn of each death.
+        let may_end = is_signalled || self.hooks.on_notice.is_some();
+        let released = (may_end && self.note_ends()) | self.deliver_notices();
         while let Some(peer) = self.interfaces.take_without_adapter() {
             match self.is_wired(peer) {
                 true => self.refuse_peer(peer),

@@ -14,6 +14,7 @@ pub const SPIN_POLLS: u32 = 4096;
 pub(crate) enum PendingPost {
     Start(u32),
     Control(Header, [u8; wire::CONTROL_MAX], u8),
+    Notice(Header, Box<[u8]>),
 }
 
 /// Destination of the eager bytes of the message that a peer has announced last.

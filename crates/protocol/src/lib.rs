@@ -18,6 +18,7 @@ pub mod flood;
 pub mod learning;
 pub mod matching;
 pub mod memory;
+pub mod notices;
 mod one_sided;
 mod peer_exit;
 mod peers;

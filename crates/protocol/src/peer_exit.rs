@@ -6,7 +6,7 @@ use crate::request::{Fault, Request, RequestId, RequestKind, RequestState};
 use crate::tag::key_source;
 use crate::worker::Worker;
 use fastpath_base::sync::Ordering;
-use fastpath_segment::RankPhase;
+use fastpath_segment::{RankPhase, STATE_DEAD};
 use fastpath_transport::Connection;
 
 /// Maximum number of rounds of progress that drain arrivals. Each round takes some messages of every peer.
@@ -125,6 +125,72 @@ impl Worker {
         }
         self.complete(id);
         true
+    }
+
+    /// Returns whether a peer, by world rank, has died: it has left the job, or cannot be reached any more, and had not
+    /// finalized MPI.
+    pub fn has_died(&self, peer: u32) -> bool {
+        let page = self.job.rank_page(peer as usize);
+        // ORDERING: acquire pairs with the release of the launcher that marks the rank dead.
+        page.is_some_and(|page| page.state.load(Ordering::Acquire) == STATE_DEAD)
+            || self.endpoints[peer].lane.describe_failure(peer).is_some()
+            || self.interfaces.failure(peer).is_some()
+    }
+
+    /// Ends an active operation with `fault`, although its peer may be alive. A posted receive ends now. A send ends
+    /// if its receiver has not matched it. Other operations continue, because their peers still transfer bytes. A send
+    /// is freed by [`Worker::free_failed`].
+    pub fn fail_request(&mut self, id: RequestId, fault: Fault) {
+        let request = self.requests.get(id);
+        if request.state != RequestState::Active || request.detached {
+            return;
+        }
+        match request.kind {
+            RequestKind::Recv if request.is_posted() => {
+                // SAFETY: the request is posted, by the check above.
+                unsafe { self.matcher.unpost(self.requests.address(id)) };
+                let request = self.requests.get_mut(id);
+                request.fault = fault;
+                request.source = match request.peer {
+                    ANY_PEER => -1,
+                    _ => key_source(request.key) as i32,
+                };
+                (request.received_tag, request.received) = (request.tag, 0);
+                self.complete(id);
+            }
+            RequestKind::Send => {
+                let handle = request.handle;
+                if self.sends.failing.iter().all(|&(failing, _)| failing != handle) {
+                    self.sends.failing.push((handle, fault));
+                    self.cancel_send(id);
+                }
+                self.settle_failing();
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives the sends that [`Worker::fail_request`] has withdrawn their faults, and forgets the sends that ended.
+    pub(crate) fn settle_failing(&mut self) {
+        let mut failing = std::mem::take(&mut self.sends.failing);
+        failing.retain(|&(handle, fault)| {
+            let Some(id) = self.requests.find(handle.into()) else { return false };
+            let request = self.requests.get_mut(id);
+            if request.state == RequestState::Complete && request.cancelled {
+                request.fault = fault;
+            }
+            request.state == RequestState::Active
+        });
+        self.sends.failing = failing;
+    }
+
+    /// Frees the request of an operation that has ended with a fault.
+    pub fn free_failed(&mut self, id: RequestId) {
+        let request = self.requests.get(id);
+        match request.kind == RequestKind::Send && request.cancelled {
+            true => self.release_cancelled(id),
+            false => self.requests.free(id),
+        }
     }
 
     /// Publishes this process's phase of leaving the job, and wakes the processes that wait for it.

@@ -143,6 +143,7 @@ impl Worker {
             | wire::REMOTE_ASK..=wire::REMOTE_GET_BLOCKS => {
                 self.handle_remote(peer, header, data, len)
             }
+            wire::NOTICE => self.handle_notice(peer, header, data, len),
             _ => self.violation(),
         }
         trace::record(Point::Handled, 0, 0, 0);

@@ -241,7 +241,10 @@ impl Worker {
     #[cold]
     pub(crate) fn handle_cancelled(&mut self, peer: u32, header: Header) {
         match self.find_active(header.key, RequestKind::Send, peer) {
-            Some(id) if self.requests.get(id).is_unmatched_send() => self.end_cancelled(id),
+            Some(id) if self.requests.get(id).is_unmatched_send() => {
+                self.end_cancelled(id);
+                self.settle_failing();
+            }
             _ => self.violation(),
         }
     }

@@ -79,6 +79,10 @@ pub enum Fault {
     PeerGone,
     /// Every rank that could send the message has left the job.
     SourceGone,
+    /// A collective operation cannot complete, because a member of its communicator has died.
+    MemberDied,
+    /// The communicator was revoked.
+    Revoked,
     /// There was no memory for the connection.
     NoMemory,
     /// The peer violated the protocol.

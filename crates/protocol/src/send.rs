@@ -263,6 +263,12 @@ impl Worker {
                     self.ring_for(peer, header.id);
                     post != Post::NoResource
                 }
+                PendingPost::Notice(header, bytes) => {
+                    let (header, bytes) = (*header, bytes.clone());
+                    let post = self.post_notice(peer, header, &bytes);
+                    self.ring_for(peer, header.id);
+                    post != Post::NoResource
+                }
             };
             if !sent && self.endpoints[peer].lane.peer_has_left() {
                 self.fail_pending(peer, Fault::PeerGone);
@@ -300,6 +306,7 @@ impl Worker {
                     self.complete(id);
                 }
                 PendingPost::Control(..) => self.leave_unanswered(peer, fault),
+                PendingPost::Notice(..) => {}
             }
         }
     }

@@ -309,6 +309,9 @@ unsafe fn pause_slow(
         wait.since_ns = now;
         this.matcher.count_posted();
     }
+    if let Some(call) = this.hooks.on_pause {
+        call(this);
+    }
     wait.crowded = this.is_crowded();
     let waited = now - wait.started_ns;
     if waited >= NOTED_NS && wait.place == NotePlace::Unset {

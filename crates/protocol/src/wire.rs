@@ -15,6 +15,7 @@
 //! | `CANCEL` | 1 if an answer is requested, or 0 | sender's request | none: the announced message is taken back, if it was not matched |
 //! | `CANCELLED` | 0 | sender's request | none: the message was taken back |
 //! | `DONE` | 0, or 1 for failed | receiver's request | none: the sender has copied its part of a cooperative copy |
+//! | `NOTICE` | kind | number | bytes for the layer above, outside of matching |
 //! | `ADVICE` | octave, and above it the number of messages per timed message | arm | none: protocol to use (see `learning`) |
 //!
 //! `rma::message` has the messages of one-sided operations.
@@ -85,6 +86,9 @@ pub const REMOTE_CHANGE: u8 = 22;
 pub const REMOTE_PUT_BLOCKS: u8 = 23;
 /// Get of many short blocks.
 pub const REMOTE_GET_BLOCKS: u8 = 24;
+
+/// Bytes for the layer above, outside of matching ([`crate::notices`]).
+pub const NOTICE: u8 = 25;
 
 /// Returns whether a control message only completes an operation. Such a message need not interrupt the program.
 pub fn only_completes(id: u8) -> bool {

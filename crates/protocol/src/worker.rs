@@ -26,7 +26,7 @@ use fastpath_job::Job;
 use fastpath_job::network::NetworkCard;
 use fastpath_transport::{Connection, Header, Interfaces, Post};
 use flood::Flood;
-use hooks::Hooks;
+use hooks::{Hooks, ReceivedNotice};
 use sends::Sends;
 
 /// Sends, receives and progress of one process.
@@ -64,6 +64,8 @@ pub struct Worker {
     pub job: &'static Job,
     /// Callbacks into the layer above.
     pub hooks: Hooks,
+    /// Notices that have arrived and are not delivered.
+    pub(crate) notices: Vec<ReceivedNotice>,
     /// Number of deaths and aborts in the job at the last check ([`Worker::note_ends`]).
     pub(crate) seen_events: u32,
     /// Addresses of the values that other processes read. The rank's page refers to them only by a number, so this
@@ -103,6 +105,7 @@ impl Worker {
             background: Background::default(),
             job,
             hooks: Hooks::default(),
+            notices: Vec::new(),
             seen_events: 0,
             shown: None,
         })

@@ -169,6 +169,17 @@ impl Segment {
         }
     }
 
+    /// Signals all ranks of this node that a rank has ended. A job that continues after deaths calls it instead of
+    /// [`Segment::signal_ends`], because a death concerns each communicator of the dead rank.
+    pub fn signal_ends_to_all(&self) {
+        // ORDERING: release: a rank that sees the signal below also sees the new count (`Iface::accept`).
+        self.header().events.fetch_add(1, Ordering::Release);
+        for page in self.node_ranks().filter_map(|rank| self.page(rank)) {
+            // ORDERING: partner is the acquire in `Iface::accept`.
+            page.incoming_generation.fetch_add(1, Ordering::Release);
+        }
+    }
+
     /// Returns the ranks that may refer to a rank's place.
     fn holders(&self, rank: usize) -> impl Iterator<Item = usize> {
         let place = self.place(rank);

@@ -95,6 +95,7 @@ pub mod p2p_immediate;
 pub mod pack;
 pub mod partitioned;
 pub mod probe;
+pub mod recovery;
 pub mod request;
 pub mod rma;
 pub mod session;

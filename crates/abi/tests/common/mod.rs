@@ -10,6 +10,11 @@ pub fn table() -> Table {
     Table::builtin().unwrap()
 }
 
+/// Returns the functions beyond the standard.
+pub fn extensions() -> Table {
+    Table::extensions().unwrap()
+}
+
 /// Returns the folder of `libmpi_abi.so`, built in the test's profile, because cargo builds no shared library for the
 /// tests of its own package. The packages and features equal those of `cargo test --workspace`, so cargo reuses what
 /// that command has built, and builds only this library.

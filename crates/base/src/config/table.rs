@@ -137,6 +137,10 @@ variables! {
     Check "FASTPATH_CHECK" ValueKind::Flag, "0", false,
         "1: report mistakes of the program (slower): datatypes that do not match, collective calls \
          that differ, requests and messages left at MPI_Finalize";
+    FaultTolerance "FASTPATH_FT" ValueKind::Flag, "0", false,
+        "1: the job continues after ranks have died. Calls that need a dead rank return \
+         MPIX_ERR_PROC_FAILED, and the functions of mpi-ext.h (ULFM) repair communicators. \
+         mpiexec --with-ft ulfm sets it";
     Transports "FASTPATH_TRANSPORTS" ValueKind::Words(TRANSPORTS), "all", false,
         "allowed transports, separated by commas. Within a host: shm. Between hosts with RDMA \
          adapters: ud (datagrams), and rc (connections) for pairs of ranks that communicate much. \

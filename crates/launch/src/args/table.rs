@@ -9,7 +9,7 @@ use super::values::{
     GivenOption, read_pair, read_ranks, read_seconds, read_stdin, read_timeout, read_triplets,
     read_universe, split_names, split_pair,
 };
-use super::{CommandRequest, UsageError, hosts, place, tool, wrong};
+use super::{CommandRequest, UsageError, failures, hosts, place, tool, wrong};
 use fastpath_base::topology::Level;
 use std::path::PathBuf;
 
@@ -500,6 +500,25 @@ const DIAGNOSTICS: &[Opt] = &[
         One("TIME"),
         |p, g| read_seconds(g).map(|t| p.spec.kill_after = Some(t)),
         "kill ranks that still run this long after SIGTERM or SIGHUP (default: 10; 0: never)",
+    ),
+    opt(
+        "--with-ft",
+        One("KIND"),
+        failures::set_fault_tolerance,
+        "ulfm (or mpi): the job continues after ranks have died (FASTPATH_FT=1); none: the death \
+         of a rank ends the job",
+    ),
+    set(
+        "--enable-recovery --continuous -disable-auto-cleanup -dac",
+        Nothing,
+        |p, _| failures::tolerate_failures(p, true),
+        "equals --with-ft ulfm",
+    ),
+    set(
+        "-enable-auto-cleanup --disable-recovery -cleanup",
+        Nothing,
+        |p, _| failures::tolerate_failures(p, false),
+        "equals --with-ft none, the default",
     ),
     set(
         "-gdb",

@@ -106,7 +106,7 @@ fn distribute(
 }
 
 /// Makes a communicator of members of an intracommunicator. The new communicator inherits the error handler.
-pub(super) fn derive(p: &Process, parent: &Comm, context: Context, group: Rc<Group>) -> Comm {
+pub(crate) fn derive(p: &Process, parent: &Comm, context: Context, group: Rc<Group>) -> Comm {
     let rank = group.rank().unwrap_or(0);
     let comm = Comm::new(p, context, group.of_session(parent.session.get()), None, rank);
     comm.errhandler.set(parent.errhandler.get());

@@ -4,7 +4,7 @@
 
 use crate::objects::comm::Comm;
 use crate::p2p::request;
-use crate::process::{self, Process};
+use crate::process::{self, Process, failures};
 use fastpath_job::Job;
 use fastpath_protocol::Worker;
 
@@ -28,7 +28,9 @@ pub(crate) fn release_after_ends(worker: &mut Worker) {
 
 fn release_in(p: &Process, job: &Job, worker: &mut Worker) {
     let mut departed = worker.departed();
-    departed.retain(|&rank| !is_known(p, job, rank));
+    // Operations with a dead rank fail with or without its ring, so communicators that contain it need no ring.
+    let is_dead = |worker: &Worker, rank| failures::is_on() && worker.has_died(rank);
+    departed.retain(|&rank| is_dead(worker, rank) || !is_known(p, job, rank));
     if !departed.is_empty() {
         worker.release_departed(&departed);
     }

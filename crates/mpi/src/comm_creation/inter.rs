@@ -203,7 +203,7 @@ pub(crate) fn assemble(
     Ok(comm)
 }
 
-pub(super) fn join(p: &Process, context: Context, local: Rc<Group>, remote: Rc<Group>) -> Comm {
+pub(crate) fn join(p: &Process, context: Context, local: Rc<Group>, remote: Rc<Group>) -> Comm {
     let rank = local.rank().unwrap_or(0);
     Comm::new(p, context, local, Some(remote), rank)
 }

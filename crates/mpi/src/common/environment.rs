@@ -20,6 +20,8 @@ pub struct Environment {
     pub universe_size: Cell<Option<i32>>,
     appnum_value: Cell<i32>,
     universe_size_value: Cell<i32>,
+    /// 1 if the job tolerates failures (`MPIX_FT`), else 0.
+    pub tolerates_failures: Cell<i32>,
 }
 
 impl Default for Environment {
@@ -40,6 +42,7 @@ impl Environment {
             universe_size: Cell::new(None),
             appnum_value: Cell::new(0),
             universe_size_value: Cell::new(0),
+            tolerates_failures: Cell::new(0),
         }
     }
 
@@ -60,6 +63,7 @@ impl Environment {
             MPI_WTIME_IS_GLOBAL => self.wtime_is_global.as_ptr(),
             MPI_APPNUM => optional(&self.appnum, &self.appnum_value),
             MPI_UNIVERSE_SIZE => optional(&self.universe_size, &self.universe_size_value),
+            MPIX_FT => self.tolerates_failures.as_ptr(),
             _ => return None,
         })
     }

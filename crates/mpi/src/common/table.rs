@@ -29,6 +29,31 @@ struct Inner<T> {
     predefined: Vec<Option<Rc<T>>>,
     slots: Vec<TableSlot<T>>,
     free: Vec<u32>,
+    /// Objects that [`HandleTable::get_visible`] does not find, with their handles.
+    hidden: Vec<(usize, Rc<T>)>,
+}
+
+impl<T> Inner<T> {
+    const EMPTY: Inner<T> =
+        Inner { predefined: Vec::new(), slots: Vec::new(), free: Vec::new(), hidden: Vec::new() };
+
+    fn slot_mut(&mut self, handle: usize) -> Option<&mut Option<Rc<T>>> {
+        if handle < FIRST_USER {
+            return self.predefined.get_mut(handle);
+        }
+        let index = slot_index(handle)?;
+        let slot = self.slots.get_mut(index)?;
+        (encode(slot.generation, index) == handle).then_some(&mut slot.object)
+    }
+
+    /// Makes a hidden object visible again.
+    fn show(&mut self, handle: usize) {
+        let Some(at) = self.hidden.iter().position(|(hidden, _)| *hidden == handle) else { return };
+        let (_, object) = self.hidden.swap_remove(at);
+        if let Some(slot) = self.slot_mut(handle) {
+            *slot = Some(object);
+        }
+    }
 }
 
 /// Table of objects of one kind. No method calls user code while it borrows the contents.
@@ -86,13 +111,7 @@ impl<T> Default for HandleTable<T> {
 impl<T> HandleTable<T> {
     /// Makes an empty table.
     pub const fn new() -> Self {
-        HandleTable {
-            inner: RefCell::new(Inner {
-                predefined: Vec::new(),
-                slots: Vec::new(),
-                free: Vec::new(),
-            }),
-        }
+        HandleTable { inner: RefCell::new(Inner::EMPTY) }
     }
 
     /// Stores `object` and returns its handle, or `None` if all indices are in use.
@@ -131,11 +150,32 @@ impl<T> HandleTable<T> {
     /// Removes and returns the object of a predefined handle.
     pub fn remove_predefined(&self, handle: usize) -> Option<Rc<T>> {
         let mut inner = self.inner.borrow_mut();
+        inner.show(handle);
         inner.predefined.get_mut(handle)?.take()
     }
 
     /// Returns the object of `handle`, or `None` if the handle is null, stale or invalid.
     pub fn get(&self, handle: usize) -> Option<Rc<T>> {
+        self.get_visible(handle).or_else(|| self.get_hidden(handle))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn get_hidden(&self, handle: usize) -> Option<Rc<T>> {
+        let inner = self.inner.borrow();
+        inner.hidden.iter().find(|(hidden, _)| *hidden == handle).map(|(_, object)| object.clone())
+    }
+
+    /// Hides an object: from now on [`HandleTable::get`] finds it, and [`HandleTable::get_visible`] does not.
+    pub fn hide(&self, handle: usize) {
+        let mut inner = self.inner.borrow_mut();
+        if let Some(object) = inner.slot_mut(handle).and_then(Option::take) {
+            inner.hidden.push((handle, object));
+        }
+    }
+
+    /// Returns the object of `handle`, or `None` if the object is hidden, or the handle null, stale or invalid.
+    pub fn get_visible(&self, handle: usize) -> Option<Rc<T>> {
         let inner = self.inner.borrow();
         if handle < FIRST_USER {
             return inner.predefined.get(handle)?.clone();
@@ -156,13 +196,10 @@ impl<T> HandleTable<T> {
 
     /// Removes the object of `handle`. No other object gets the handle before [`HandleTable::reuse`].
     pub fn withdraw(&self, handle: usize) -> Option<Rc<T>> {
-        let index = slot_index(handle)?;
         let mut inner = self.inner.borrow_mut();
-        let slot = inner.slots.get_mut(index)?;
-        if encode(slot.generation, index) != handle {
-            return None;
-        }
-        slot.object.take()
+        inner.show(handle);
+        slot_index(handle)?;
+        inner.slot_mut(handle)?.take()
     }
 
     /// Makes the handle of a withdrawn object available again.
@@ -174,7 +211,8 @@ impl<T> HandleTable<T> {
         let Some(slot) = inner.slots.get_mut(index) else {
             return;
         };
-        if encode(slot.generation, index) == handle && slot.object.is_none() {
+        let is_hidden = inner.hidden.iter().any(|(hidden, _)| *hidden == handle);
+        if encode(slot.generation, index) == handle && slot.object.is_none() && !is_hidden {
             slot.generation = (slot.generation + 1) % GENERATIONS;
             inner.free.push(index as u32);
         }
@@ -183,19 +221,16 @@ impl<T> HandleTable<T> {
     /// Returns the handles of all living run-time objects.
     pub fn handles(&self) -> Vec<usize> {
         let inner = self.inner.borrow();
-        let slots = inner.slots.iter().enumerate();
-        slots.filter(|(_, s)| s.object.is_some()).map(|(i, s)| encode(s.generation, i)).collect()
+        let slots = inner.slots.iter().enumerate().filter(|(_, s)| s.object.is_some());
+        let hidden = inner.hidden.iter().map(|(handle, _)| *handle);
+        let hidden = hidden.filter(|&handle| handle >= FIRST_USER);
+        slots.map(|(i, s)| encode(s.generation, i)).chain(hidden).collect()
     }
 
     /// Removes all objects, including predefined ones.
     pub fn clear(&self) {
         // Objects are dropped outside the borrow, because a drop may use this table.
-        let old = self.inner.replace(Inner {
-            predefined: Vec::new(),
-            slots: Vec::new(),
-            free: Vec::new(),
-        });
-        drop(old);
+        drop(self.inner.replace(Inner::EMPTY));
     }
 }
 
@@ -239,6 +274,26 @@ mod tests {
         table.reuse(kept);
         let (a, b) = (table.insert(1).unwrap(), table.insert(2).unwrap());
         assert_ne!(a, b);
+    }
+
+    #[test]
+    fn hidden_object__keeps_its_handle_and_can_be_removed() {
+        let table = HandleTable::new();
+        table.insert_predefined(7, "world");
+        let made = table.insert("made").unwrap();
+        for handle in [7, made] {
+            table.hide(handle);
+            table.hide(handle);
+            assert!(table.get_visible(handle).is_none() && table.get(handle).is_some());
+        }
+        assert_eq!(table.handles(), [made]);
+        table.reuse(made);
+        let other = table.insert("other").unwrap();
+        assert_ne!(other & INDEX_MASK, made & INDEX_MASK);
+        assert_eq!(table.remove(made).as_deref(), Some(&"made"));
+        assert_eq!(table.remove_predefined(7).as_deref(), Some(&"world"));
+        assert!(table.get(made).is_none() && table.get(7).is_none());
+        assert_eq!(table.insert("next").unwrap() & INDEX_MASK, made & INDEX_MASK);
     }
 
     #[test]

@@ -306,11 +306,11 @@ impl Agreement {
         if let Some(decision) = known {
             self.settle(root, decision, false, out);
         } else if self.round.untallied.is_empty() {
-            let Tally { flag, failed, missing, acknowledged, returned_below } = self.tally();
+            let Tally { flag, word, failed, missing, acknowledged, returned_below } = self.tally();
             let unacknowledged = !missing.is_subset(&acknowledged);
             self.settle(
                 root,
-                Decision { flag, failed, unacknowledged, returned_below },
+                Decision { flag, word: word.1, failed, unacknowledged, returned_below },
                 false,
                 out,
             );
@@ -347,6 +347,7 @@ impl Agreement {
         };
         let mut total = Tally {
             flag: own.flag,
+            word: (self.tree.me() as u32, own.word),
             failed: self.tree.failed().clone(),
             missing: FailedSet::new(),
             acknowledged: own.acknowledged.clone(),

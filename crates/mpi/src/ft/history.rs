@@ -57,17 +57,17 @@ impl AgreementHistory {
         }
     }
 
-    /// Starts the next agreement with `flag` and the members whose failure this member has acknowledged. Returns the
-    /// number of the agreement.
+    /// Starts the next agreement with `flag`, the word of this member, and the members whose failure this member has
+    /// acknowledged. Returns the number of the agreement.
     pub fn start(
-        &mut self, flag: i32, acknowledged: FailedSet, out: &mut Vec<AgreementEnvelope>,
+        &mut self, flag: u64, word: u64, acknowledged: FailedSet, out: &mut Vec<AgreementEnvelope>,
     ) -> u64 {
         let returned_below = self.returned_below();
         let sequence = self.next;
         self.next += 1;
         self.outstanding.insert(sequence);
         let failed = self.failed.clone();
-        let contribution = Contribution { flag, failed, acknowledged, returned_below };
+        let contribution = Contribution { flag, word, failed, acknowledged, returned_below };
         self.handle(sequence, AgreementEvent::Start(contribution), out);
         sequence
     }

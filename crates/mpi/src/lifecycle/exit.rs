@@ -8,8 +8,8 @@
 
 use crate::common::lock;
 use crate::p2p::{channel::deadlock, probe};
-use crate::process::{self, ForkedChild, Process};
-use crate::{io, rma};
+use crate::process::{self, ForkedChild, Process, failures};
+use crate::{io, recovery, rma};
 use fastpath_base::exit;
 use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 
@@ -55,10 +55,12 @@ fn drop_objects(p: &Process) {
     rma::window::drop_all(p);
     probe::drop_all(p);
     deadlock::drop_all(p);
+    recovery::drop_all(p);
     p.extras.drop_all();
     p.session_use.drop_all();
     p.comms.clear();
     p.freed_comms.drop_all();
+    failures::drop_all(p);
     p.contexts.drop_all();
     p.groups.clear();
     p.types.clear();

@@ -11,7 +11,7 @@ use crate::objects::group::Group;
 use crate::objects::hot::{self, Allowed};
 use crate::p2p::request;
 use crate::process::background::ProgressThread;
-use crate::process::{self, Finders, ForkedChild, Process, ProcessPhase, Runtime};
+use crate::process::{self, Finders, ForkedChild, Process, ProcessPhase, Runtime, failures};
 use fastpath_base::config::{Config, Key};
 use fastpath_base::exit;
 use fastpath_base::float;
@@ -144,8 +144,15 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
     worker.hooks.name_wait = request::name_wait;
     worker.hooks.moved_by = request::moved_by;
     worker.hooks.on_ends = Some(crate::comm_creation::departed::release_after_ends);
+    if config.flag(Key::FaultTolerance) {
+        crate::recovery::start(p, &mut worker);
+    }
     worker.rma.change = crate::rma::change::make;
-    p.finders.set(Finders { win: crate::rma::window::find_handler, file: crate::io::find_handler });
+    p.finders.set(Finders {
+        win: crate::rma::window::find_handler,
+        file: crate::io::find_handler,
+        comm: failures::find_broken,
+    });
     worker.flood.bound = config.number(Key::UnexpectedMax).unwrap_or(u64::MAX);
     worker.flood.on_reached = Some(tell_flood);
     worker.hooks.on_no_answer = Some(crate::p2p::fault::end_without_answer);
@@ -322,6 +329,7 @@ fn add_predefined_comm(
     p.comms.insert_predefined(handle, comm);
     if let Some(comm) = p.comms.get(handle) {
         p.hot_comm_set(handle, &comm);
+        failures::note_new_comm(p, &comm);
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod contexts;
 mod entry;
+pub(crate) mod faults;
 pub mod freed;
 pub mod hints;
 mod neighborhood;
@@ -21,6 +22,7 @@ pub use entry::HotComm;
 use fastpath_base::host_topology::RankGroups;
 use fastpath_protocol::Endpoint;
 use fastpath_protocol::tag::Context;
+use faults::CommFaults;
 pub use neighborhood::Neighborhood;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -82,6 +84,8 @@ pub struct Comm {
     pub(crate) is_one_world: OnceCell<bool>,
     /// Neighbours in the topology, once a call has computed them.
     pub(crate) neighbors: OnceCell<Rc<Neighborhood>>,
+    /// Failures of members.
+    pub(crate) faults: CommFaults,
     /// Endpoint of each rank that a message can be sent to.
     pub endpoints: Box<[*mut Endpoint]>,
 }
@@ -154,6 +158,7 @@ impl Comm {
             lines: OnceCell::new(),
             is_one_world: OnceCell::new(),
             neighbors: OnceCell::new(),
+            faults: CommFaults::default(),
             endpoints,
         }
     }

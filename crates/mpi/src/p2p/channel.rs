@@ -405,18 +405,17 @@ impl<'a> Channel<'a> {
                 (request.fault, request.bytes, request.limit, request.peer);
             let short = (request.kind == RequestKind::Recv && request.received < bytes)
                 .then_some(request.received);
+            if fault != Fault::None {
+                (*worker).free_failed(ticket.0);
+                let args =
+                    Args { peer: self.comm.peer_rank(peer), ..self.args(0, &Buffer::empty()) };
+                return Err(fault::explain(fault, &args, bytes, sent));
+            }
             (*worker).requests.free(ticket.0);
-            match fault {
-                Fault::None if short.is_none() => Ok(()),
-                Fault::None => Err(self.refuse_length(
-                    self.comm.peer_rank(peer) as u32,
-                    bytes,
-                    short.unwrap_or(0),
-                )),
-                fault => {
-                    let args =
-                        Args { peer: self.comm.peer_rank(peer), ..self.args(0, &Buffer::empty()) };
-                    Err(fault::explain(fault, &args, bytes, sent))
+            match short {
+                None => Ok(()),
+                Some(received) => {
+                    Err(self.refuse_length(self.comm.peer_rank(peer) as u32, bytes, received))
                 }
             }
         }

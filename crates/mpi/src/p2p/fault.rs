@@ -4,9 +4,9 @@
 use crate::common::consts::*;
 use crate::common::error::{Error, SAME_ON_ALL_RANKS};
 use crate::objects::arguments::Args;
-use crate::objects::comm;
-use crate::process;
+use crate::objects::comm::{self, Comm};
 use crate::process::errhandler::{abort, report};
+use crate::process::{self, failures};
 use fastpath_base::sync::Ordering;
 use fastpath_protocol::Fault;
 use fastpath_segment::RankPhase;
@@ -19,8 +19,10 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
         Fault::Truncated if collective => {
             return explain_disagreement(MPI_ERR_TRUNCATE, args, bytes, sent);
         }
+        Fault::MemberDied => explain_comm(args, failures::describe_deaths),
+        Fault::Revoked => explain_comm(args, failures::describe_revocation),
         Fault::PeerGone | Fault::SourceGone if collective => Error::new(
-            MPI_ERR_OTHER,
+            departure_class(args),
             format!(
                 "{} and takes no part in this collective call{}",
                 describe_departure(args),
@@ -39,7 +41,7 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
             ),
         ),
         Fault::PeerGone => Error::new(
-            MPI_ERR_OTHER,
+            departure_class(args),
             format!(
                 "{} and cannot receive the message{} of {bytes} bytes{}",
                 describe_departure(args),
@@ -47,7 +49,7 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
                 explain_loss()
             ),
         ),
-        Fault::SourceGone => Error::new(MPI_ERR_OTHER, explain_silence(args)),
+        Fault::SourceGone => Error::new(departure_class(args), explain_silence(args)),
         Fault::NoMemory => {
             Error::new(MPI_ERR_NO_MEM, format!("no memory for a message: {}", last_note()))
         }
@@ -56,6 +58,39 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
         }
     };
     error.about_message(peer, tag, bytes)
+}
+
+/// Returns the error class of an operation whose peer has left the job.
+fn departure_class(args: &Args) -> i32 {
+    // SAFETY: this function is called inside MPI.
+    let p = unsafe { process::get_unlocked() };
+    let Ok(worker) = p.worker() else { return MPI_ERR_OTHER };
+    if !failures::is_on() {
+        return MPI_ERR_OTHER;
+    }
+    // SAFETY: the worker lives while MPI runs, and no reference to it is used meanwhile.
+    failures::note_failures(p, unsafe { &mut *worker });
+    let has_died = p.comm_of_request(args.comm).is_none_or(|comm| {
+        let failed = comm.faults.failed();
+        let peer = usize::try_from(args.peer).ok();
+        match peer.and_then(|peer| comm.peer_group().world_ranks().get(peer).copied()) {
+            Some(world) => failed.contains(&world),
+            None => !failed.is_empty(),
+        }
+    });
+    if has_died { MPIX_ERR_PROC_FAILED } else { MPI_ERR_OTHER }
+}
+
+/// Returns the error of an operation on a broken communicator.
+fn explain_comm(args: &Args, describe: fn(&Comm) -> Error) -> Error {
+    // SAFETY: this function is called inside MPI.
+    let p = unsafe { process::get_unlocked() };
+    match p.comm_of_request(args.comm) {
+        Some(comm) => describe(&comm),
+        None => {
+            Error::new(MPIX_ERR_PROC_FAILED, "a rank has died, or the communicator was revoked")
+        }
+    }
 }
 
 /// Returns the error of a collective call's message that is longer or shorter than expected.

@@ -9,7 +9,7 @@ use crate::objects::arguments::Args;
 use crate::p2p::channel::deadlock;
 use crate::p2p::fault;
 use crate::p2p::slow::{self, Senders};
-use crate::process::{Process, ProcessPart, Runtime};
+use crate::process::{Process, ProcessPart, Runtime, failures};
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::recv::ProbedMessage;
 use fastpath_protocol::request::RequestKind;
@@ -125,6 +125,10 @@ pub fn probe(
     let Some((token, found)) = found else {
         return match wait {
             true => Err(fault::explain(Fault::SourceGone, &args, 0, 0)),
+            // SAFETY: the worker lives while MPI runs.
+            false if failures::is_on() && senders.have_left(unsafe { &*worker }) => {
+                Err(fault::explain(Fault::SourceGone, &args, 0, 0))
+            }
             false => {
                 crate::p2p::request::note_miss(p)?;
                 Ok(None)

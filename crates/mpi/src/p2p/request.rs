@@ -52,7 +52,7 @@ use crate::objects::operation::Extra;
 pub(crate) use crate::objects::operation::MarkedRequest;
 use crate::p2p::channel::deadlock;
 use crate::p2p::slow::{self, Senders};
-use crate::process::Process;
+use crate::process::{Process, failures};
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::{RequestKind, RequestPool};
 use fastpath_protocol::waiting::Note;
@@ -144,9 +144,29 @@ fn is_plain_complete(worker: *mut Worker, id: RequestId) -> bool {
 fn is_complete(p: &Process, named: &NamedRequest) -> Result<bool> {
     match *named {
         NamedRequest::Inactive => Ok(true),
-        NamedRequest::Plain(id) => Ok(is_plain_complete(p.worker()?, id)),
+        NamedRequest::Plain(id) => {
+            Ok(is_plain_complete(p.worker()?, id) || is_pending_failure(p, named))
+        }
         NamedRequest::Operation(index) => Ok(poll_operation(p, index)),
     }
+}
+
+/// Returns whether a receive from any source waits, and a possible source has died whose death the program has not
+/// acknowledged. A completing call then returns an error, and the request remains active.
+#[inline]
+fn is_pending_failure(p: &Process, named: &NamedRequest) -> bool {
+    failures::is_on() && has_dead_source(p, named)
+}
+
+#[cold]
+fn has_dead_source(p: &Process, named: &NamedRequest) -> bool {
+    let (&NamedRequest::Plain(id), Ok(worker)) = (named, p.worker()) else {
+        return false;
+    };
+    // SAFETY: the worker lives while MPI runs, and no reference to it lives elsewhere.
+    let request = unsafe { (*worker).requests.get(id) };
+    let waits = request.is_posted() && request.state == RequestState::Active;
+    waits && request.peer == ANY_PEER && Senders::of_any(p, request.user).has_dead()
 }
 
 fn check_complete(p: &Process, named: &NamedRequest) -> Result<bool> {
@@ -253,7 +273,7 @@ fn wait_named(p: &Process, call: &'static str, named: &NamedRequest) -> Result {
                 awaited: AwaitedRanks::UNKNOWN,
                 naps: false,
             };
-            slow::wait_complete(p.worker()?, id, &note);
+            slow::wait_nonblocking(p.worker()?, id, &note);
             Ok(())
         }
         NamedRequest::Operation(index) => {
@@ -394,7 +414,7 @@ fn check_with_progress(p: &Process, named: &NamedRequest) -> Result<bool> {
     }
     // SAFETY: the worker lives while MPI runs.
     unsafe { (*worker).progress_all() };
-    let complete = check()?;
+    let complete = check()? || is_pending_failure(p, named);
     if !complete {
         note_miss(p)?;
     }

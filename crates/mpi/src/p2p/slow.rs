@@ -167,8 +167,22 @@ pub(crate) fn wait_until(
     Ok(())
 }
 
-/// Waits until a request is complete. The calling thread is inside MPI.
+/// Waits until the request of a blocking call is complete. The calling thread is inside MPI.
 pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
+    wait_with(worker, id, note, Senders::give_up);
+}
+
+/// Waits until a nonblocking request is complete, or until a possible sender of its message has died. The calling
+/// thread is inside MPI.
+pub(crate) fn wait_nonblocking(worker: *mut Worker, id: RequestId, note: &Note) {
+    wait_with(worker, id, note, Senders::end_wait);
+}
+
+/// Waits for a request. `is_over` decides about a receive from any source that is not complete.
+fn wait_with(
+    worker: *mut Worker, id: RequestId, note: &Note,
+    is_over: fn(&Senders, &mut Worker, RequestId) -> bool,
+) {
     // SAFETY: the worker lives while MPI runs, and no reference to it is held here.
     unsafe {
         let request = (*worker).requests.get(id);
@@ -181,7 +195,7 @@ pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
             let awaited = senders.awaited();
             let note = Note { awaited, ..*note };
             return deadlock::wait_for(p, worker, None, &note, id, |w| {
-                w.requests.get(id).state == RequestState::Complete || senders.give_up(w, id)
+                w.requests.get(id).state == RequestState::Complete || is_over(&senders, w, id)
             });
         }
         let peer = request.peer;
@@ -219,10 +233,15 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
                 wait_complete(worker, id, &note(name, &checked.comm, &args, checked.buffer.bytes));
                 settle(&p, id);
                 let fault = (*worker).requests.get(id).fault;
-                (*worker).requests.free(id);
                 match fault {
-                    Fault::None => Ok(()),
-                    fault => Err(explain(fault, &args, checked.buffer.bytes, 0)),
+                    Fault::None => {
+                        (*worker).requests.free(id);
+                        Ok(())
+                    }
+                    fault => {
+                        (*worker).free_failed(id);
+                        Err(explain(fault, &args, checked.buffer.bytes, 0))
+                    }
                 }
             }
         }

@@ -19,6 +19,7 @@ use super::lock_word::{ADMIT, ASK, BOUNDARIES, LockWord, Ticket, leaving};
 use super::window::Window;
 use crate::common::error::Result;
 use crate::process::Process;
+use crate::process::failures::describe_deaths;
 use fastpath_base::clock;
 use fastpath_base::copy::copy;
 use fastpath_base::sync::{AtomicU64, Ordering};
@@ -372,12 +373,24 @@ impl<'a> Words<'a> {
             return self.poll_far(at, note, done);
         };
         let worker = self.p.worker()?;
+        let mut is_done = false;
         // SAFETY: the worker lives while MPI runs, and no reference to it is held here.
         unsafe {
             // ORDERING: acquire, pairs with the release in `add` and `count`: earlier writes to the window are visible.
-            Worker::wait_until(worker, None, note, |_| done(word.load(Ordering::Acquire)));
+            Worker::wait_until(worker, None, note, |_| {
+                is_done = done(word.load(Ordering::Acquire));
+                is_done || self.is_broken()
+            });
         }
-        Ok(())
+        match is_done {
+            true => Ok(()),
+            false => Err(describe_deaths(&self.window.comm)),
+        }
+    }
+
+    /// Returns whether a rank of the window has died, which may hold a lock or never change an awaited word.
+    fn is_broken(&self) -> bool {
+        self.window.comm.faults.is_broken()
     }
 
     /// Waits until `done` accepts a remote word. Reads the word repeatedly, with growing pauses.
@@ -387,6 +400,9 @@ impl<'a> Words<'a> {
         let note = Note { naps: true, ..*note };
         let mut pause_ns = FIRST_PAUSE_NS;
         while !done(self.load(at)?) {
+            if self.is_broken() {
+                return Err(describe_deaths(&self.window.comm));
+            }
             let until = clock::now_ns() + pause_ns;
             // SAFETY: the worker lives while MPI runs, and no reference to it is held here.
             unsafe { Worker::wait_until(worker, None, &note, |_| clock::now_ns() >= until) };
@@ -427,10 +443,13 @@ impl<'a> Words<'a> {
             unsafe {
                 Worker::wait_until(self.p.worker()?, None, &note, |_| {
                     taken = taken || try_it();
-                    taken
+                    taken || self.is_broken()
                 });
             }
-            return Ok(());
+            return match taken {
+                true => Ok(()),
+                false => Err(describe_deaths(&self.window.comm)),
+            };
         }
         while self.swap(ACCUMULATE, 0, 1)? != 0 {
             self.poll_far(ACCUMULATE, &self.note(AwaitedRanks::UNKNOWN), |word| word == 0)?;

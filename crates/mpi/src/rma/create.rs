@@ -398,8 +398,11 @@ pub fn free(p: &Process, handle: usize) -> Result {
     let may = window.epoch.borrow().may_free();
     may.map_err(|refusal| error::refuse_free(&window, refusal))?;
     attribute::delete_attributes(p, window.holder())?;
-    lock::complete_all(p, &window)?;
-    fence::meet(p, &window)?;
+    let met = lock::complete_all(p, &window).and_then(|()| fence::meet(p, &window));
+    // A window with a dead rank can be freed: the others may still use it, but find its memory withdrawn.
+    if !window.comm.faults.is_broken() {
+        met?;
+    }
     report::print(p, &window)?;
     counts::keep(p, &window);
     p.hot_win_clear(handle);

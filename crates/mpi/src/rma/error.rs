@@ -4,6 +4,7 @@ use super::epoch::{Epoch, Refusal};
 use super::window::Window;
 use crate::common::consts::*;
 use crate::common::error::Error;
+use crate::process::failures;
 use fastpath_protocol::rma::RmaError;
 
 /// Remedy for an operation whose sides differ in length.
@@ -106,6 +107,7 @@ pub(super) fn explain(window: &Window, rank: u32, error: RmaError) -> Error {
     let class = match error {
         RmaError::OutOfBounds { .. } | RmaError::Withdrawn => MPI_ERR_RMA_RANGE,
         RmaError::NoMemory => MPI_ERR_NO_MEM,
+        RmaError::PeerGone if failures::is_on() => MPIX_ERR_PROC_FAILED,
         RmaError::PeerGone => MPI_ERR_PROC_ABORTED,
         RmaError::Misaligned | RmaError::BadKey(_) => MPI_ERR_INTERN,
     };

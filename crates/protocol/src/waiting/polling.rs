@@ -62,6 +62,9 @@ impl Worker {
 unsafe fn yield_slow(worker: *mut Worker) {
     // SAFETY: NO REFERENCE (`waiting`): this reference ends before the lock is released.
     let this = unsafe { &mut *worker };
+    if let Some(call) = this.hooks.on_pause {
+        call(this);
+    }
     if this.flood.held_back {
         this.relieve(None);
     }

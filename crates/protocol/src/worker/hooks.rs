@@ -17,6 +17,11 @@ pub struct Hooks {
     pub on_detached: Option<fn(&Request)>,
     /// Called by progress after ranks that had a ring to this process have ended.
     pub on_ends: Option<fn(&mut Worker)>,
+    /// Called with each notice that arrives ([`crate::notices`]).
+    pub on_notice: Option<fn(&mut Worker, &ReceivedNotice)>,
+    /// Called before each pause of a waiting thread, and sometimes by calls that poll. It ends operations that can no
+    /// longer complete.
+    pub on_pause: Option<fn(&mut Worker)>,
     /// Called with a peer that cannot be answered for lack of memory, and whose operation therefore would never end.
     pub on_no_answer: Option<fn(u32)>,
 }
@@ -29,7 +34,22 @@ impl Default for Hooks {
             moved_by: |_| AwaitedRanks::UNKNOWN,
             on_detached: None,
             on_ends: None,
+            on_notice: None,
+            on_pause: None,
             on_no_answer: None,
         }
     }
+}
+
+/// A notice that has arrived.
+#[derive(Debug, Clone)]
+pub struct ReceivedNotice {
+    /// World rank of the sender.
+    pub sender: u32,
+    /// Kind of the notice, which the layer above defines.
+    pub kind: u32,
+    /// Number that the notice is about, such as a context.
+    pub number: u64,
+    /// Contents. The sender is not trusted.
+    pub bytes: Box<[u8]>,
 }

@@ -1,6 +1,9 @@
 //! Sends under way: blocked, pushed and recalled.
 
-use crate::request::RequestId;
+use crate::request::{Fault, RequestId};
+
+/// Handle of a request ([`crate::Request::handle`]), which no later request has soon.
+type RequestHandle = u32;
 
 /// Cancelled send whose message the receiver may still hold. The send's request must not be reused yet.
 pub(crate) struct RecalledSend {
@@ -16,6 +19,8 @@ pub(crate) struct Sends {
     /// Sends of long messages that progress continues after the receiver's answer, and receives with a deferred copy.
     pub pushing: Vec<RequestId>,
     pub recalled: Vec<RecalledSend>,
+    /// Sends that end with a fault if their receivers have not matched them ([`crate::Worker::fail_request`]).
+    pub failing: Vec<(RequestHandle, Fault)>,
     /// Peers with pending messages, in the order in which they became blocked.
     pub blocked: Vec<u32>,
     /// Number of blocked peers plus number of peers with queued one-sided operations.

@@ -17,11 +17,6 @@ pub const ALWAYS: &[Opt] = &[
     always("--allow-run-as-root", Nothing, "every user, including root, can start a job"),
     always("--byslot --bycore --bynode -rr", Nothing, "ranks on one host are numbered in order"),
     always(
-        "-enable-auto-cleanup --disable-recovery -cleanup",
-        Nothing,
-        "a failed rank ends the job",
-    ),
-    always(
         "--report-state-on-timeout --leave-session-attached -ordered-output -noconf",
         Nothing,
         "mpiexec always does what these options request",
@@ -31,7 +26,7 @@ pub const ALWAYS: &[Opt] = &[
 const NETWORK: &str =
     "use FASTPATH_TRANSPORTS, FASTPATH_DEVICE or FASTPATH_INTERFACES to choose networks";
 const PARAMETERS: &str = "Fastpath has its own settings; `fastpath info` lists them";
-const RECOVERY: &str = "a failed rank ends the job";
+const RECOVERY: &str = "mpiexec restarts no rank; a program can spawn another one";
 const DEBUGGER: &str =
     "use -gdb or -gtool, or start a tool as the program, such as xterm -e gdb --args PROGRAM";
 const ENGINE: &str = "Fastpath has no such setting";
@@ -60,8 +55,7 @@ pub const IDLE: &[Opt] = &[
         Nothing,
         NODES,
     ),
-    idle("--enable-recovery --continuous -disable-auto-cleanup -dac", Nothing, RECOVERY),
-    idle("--max-restarts --with-ft --runtime-options", One("WORD"), RECOVERY),
+    idle("--max-restarts --runtime-options", One("WORD"), RECOVERY),
     idle(
         "--xterm --debugger --stop-in-init --stop-in-app -gdba -gdb-args -tva",
         One("WORD"),

@@ -157,6 +157,13 @@ classes! {
         kind of object and not yet freed";
     MPI_ERR_ABI, "invalid use of the ABI functions",
         "call the function once, before any call that uses the value set by the function";
+    MPIX_ERR_PROC_FAILED, "a process that the operation needs has died",
+        "call MPIX_Comm_revoke, so that all ranks learn of the failure, then MPIX_Comm_shrink, and \
+         continue with the new communicator";
+    MPIX_ERR_PROC_FAILED_PENDING, "a possible source of the message has died",
+        "call MPIX_Comm_ack_failed to wait for the other sources, or cancel the receive";
+    MPIX_ERR_REVOKED, "the communicator was revoked",
+        "make a new communicator by MPIX_Comm_shrink";
     MPI_T_ERR_CANNOT_INIT, "the tool interface cannot be initialised", "";
     MPI_T_ERR_NOT_ACCESSIBLE, "the tool interface is not accessible", "";
     MPI_T_ERR_NOT_INITIALIZED, "the tool interface is not initialised", "call MPI_T_init_thread \

@@ -26,9 +26,9 @@ enum Adversary {
     Roots,
 }
 
-/// Conditions of one run.
+/// RunConditions of one run.
 #[derive(Debug, Clone)]
-struct Conditions {
+struct RunConditions {
     members: usize,
     guarantee: Guarantee,
     /// Number of agreements that each member starts, one after another.
@@ -62,7 +62,7 @@ struct Member {
     is_alive: bool,
     detected: FailedSet,
     /// What the member brought into each agreement that it started: flag and acknowledged failures.
-    contributions: Vec<(i32, FailedSet)>,
+    contributions: Vec<(u64, FailedSet)>,
     /// Decisions that it returned.
     decisions: Vec<Decision>,
 }
@@ -78,7 +78,7 @@ struct Channel {
 }
 
 struct Simulation {
-    conditions: Conditions,
+    conditions: RunConditions,
     random: Random,
     now: u64,
     /// Occurrences by time. The number keeps the order of insertion.
@@ -93,7 +93,7 @@ struct Simulation {
 }
 
 impl Simulation {
-    fn new(conditions: Conditions, seed: u64) -> Self {
+    fn new(conditions: RunConditions, seed: u64) -> Self {
         let count = conditions.members;
         let mut random = Random::new(seed);
         let mut tracked: Vec<_> = (0..count).collect();
@@ -127,7 +127,7 @@ impl Simulation {
     }
 
     fn prepare(&mut self) {
-        let Conditions { members, initially_failed, adversary, failures, start_delay, .. } =
+        let RunConditions { members, initially_failed, adversary, failures, start_delay, .. } =
             self.conditions;
         let victims: Vec<_> = (0..members).filter(|m| *m < initially_failed).collect();
         for &victim in &victims {
@@ -237,13 +237,13 @@ impl Simulation {
 
     fn start(&mut self, me: usize, out: &mut Vec<AgreementEnvelope>) {
         let bit = self.tracked.iter().position(|tracked| *tracked == me);
-        let flag = bit.map_or(-1, |bit| !(1 << bit));
+        let flag = bit.map_or(u64::MAX, |bit| !(1 << bit));
         let known: Vec<_> = self.members[me].detected.iter().collect();
         let all = self.conditions.acknowledges;
         let acknowledged: FailedSet =
             known.into_iter().filter(|_| all || self.random.chance(0.7)).collect();
         self.members[me].contributions.push((flag, acknowledged.clone()));
-        self.members[me].history.start(flag, acknowledged, out);
+        self.members[me].history.start(flag, me as u64, acknowledged, out);
     }
 
     /// Returns from agreements that have a decision, and sends the messages, unless the member fails meanwhile.
@@ -346,8 +346,17 @@ impl Simulation {
                 missing.insert(me);
             }
         }
-        if self.tracked.len() < TRACKED && decision.flag >> self.tracked.len() != -1 {
+        if self.tracked.len() < TRACKED
+            && decision.flag | ((1 << self.tracked.len()) - 1) != u64::MAX
+        {
             return Err("a bit that no member cleared".into());
+        }
+        let lowest = decision.word as usize;
+        if contribution(lowest).is_none() {
+            return fail("word of a member that did not start", lowest);
+        }
+        if let Some(me) = (0..lowest).find(|me| self.members[*me].is_alive) {
+            return fail("word above that of the living", me);
         }
         if let Some(me) = decision.failed.iter().find(|me| self.members[*me].is_alive) {
             return fail("counts as failed the living", me);
@@ -373,7 +382,7 @@ impl Simulation {
 }
 
 /// Draws the conditions of a run with at most `most` members.
-fn draw_conditions(random: &mut Random, guarantee: Guarantee, most: u64) -> Conditions {
+fn draw_conditions(random: &mut Random, guarantee: Guarantee, most: u64) -> RunConditions {
     let members = 2 + random.below(most - 1) as usize;
     let adversaries = [
         Adversary::Clock,
@@ -386,7 +395,7 @@ fn draw_conditions(random: &mut Random, guarantee: Guarantee, most: u64) -> Cond
     let mut scale = || scales[random.below(4) as usize];
     let (message_delay, detection_delay, start_delay) = (scale(), scale(), scale());
     let few = 1 + random.below(3) as usize;
-    Conditions {
+    RunConditions {
         members,
         guarantee,
         agreements: 1 + random.below(4) / 3 * 2,
@@ -438,9 +447,9 @@ fn uniform__returns_the_same_decision_everywhere__for_many_members() {
     run_all(Guarantee::Uniform, 1_000_000, 100, 200);
 }
 
-/// Conditions without failures during the run.
-fn calm(members: usize, guarantee: Guarantee) -> Conditions {
-    Conditions {
+/// RunConditions without failures during the run.
+fn calm(members: usize, guarantee: Guarantee) -> RunConditions {
+    RunConditions {
         members,
         guarantee,
         agreements: 1,
@@ -461,7 +470,7 @@ fn messages__without_failures__are_twice_or_four_times_the_edges() {
     for members in [1, 2, 3, 10, 64, 200] {
         for initially_failed in [0, 1, members / 2, members - 1] {
             for (guarantee, each) in [(Guarantee::Survivors, 2), (Guarantee::Uniform, 4)] {
-                let conditions = Conditions { initially_failed, ..calm(members, guarantee) };
+                let conditions = RunConditions { initially_failed, ..calm(members, guarantee) };
                 let mut simulation = Simulation::new(conditions, 1);
                 simulation.run();
                 simulation.check().unwrap();

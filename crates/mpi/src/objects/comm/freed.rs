@@ -36,6 +36,11 @@ impl FreedComms {
         self.0.borrow().iter().any(|comm| is_it(comm))
     }
 
+    /// Returns all communicators.
+    pub(crate) fn list(&self) -> Vec<Rc<Comm>> {
+        self.0.borrow().clone()
+    }
+
     /// Finds the communicator that had `handle`.
     pub fn find(&self, handle: usize) -> Option<Rc<Comm>> {
         let all = self.0.borrow();

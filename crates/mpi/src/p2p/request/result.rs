@@ -1,7 +1,7 @@
 //! Result of a request that has ended: its status, or its error. INSIDE is defined in `request.rs`.
 #![allow(unsafe_code)]
 
-use super::{Extra, NamedRequest, pool};
+use super::{Extra, NamedRequest, is_pending_failure, pool};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::common::status::Status;
@@ -9,10 +9,11 @@ use crate::objects::arguments::Args;
 use crate::p2p::source_of;
 use crate::p2p::{fault, slow};
 use crate::process::Process;
+use crate::process::failures::list_deaths;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::RequestKind;
 use fastpath_protocol::tag::key_source;
-use fastpath_protocol::{Fault, Request};
+use fastpath_protocol::{Fault, Request, RequestId};
 
 /// Returns the status of a receive without a message.
 pub fn empty_status() -> Status {
@@ -57,6 +58,16 @@ pub(crate) fn peer_of(p: &Process, request: &Request) -> i32 {
     }
 }
 
+/// Returns the error of a receive from any source of which a possible source has died.
+#[cold]
+fn describe_pending(p: &Process, id: RequestId) -> Error {
+    // SAFETY: INSIDE.
+    let comm = pool(p).map_or(MPI_COMM_WORLD, |pool| unsafe { (*pool).get(id).user });
+    let deaths = p.comm_of_request(comm).map_or_else(String::new, |comm| list_deaths(&comm));
+    let text = format!("{deaths}; the receive from any source remains active");
+    Error::new(MPIX_ERR_PROC_FAILED_PENDING, text).on_comm(comm)
+}
+
 /// Returns the status of a completed operation. Its error stays stored for the call that completes the request.
 pub(super) fn read_status(p: &Process, named: &NamedRequest) -> Result<Status> {
     let NamedRequest::Operation(index) = *named else {
@@ -73,6 +84,9 @@ pub(super) fn read_result(p: &Process, named: &NamedRequest) -> Result<(Status, 
     match *named {
         NamedRequest::Inactive => Ok((empty_status(), None)),
         NamedRequest::Plain(id) => {
+            if is_pending_failure(p, named) {
+                return Err(describe_pending(p, id));
+            }
             slow::settle(p, id);
             // SAFETY: INSIDE: the look-ups of the source's rank and of the error's text also only read.
             let request = unsafe { (*pool(p)?).get(id) };

@@ -26,7 +26,13 @@ unsafe fn collect_into(
 ) -> Result<Option<Error>> {
     // SAFETY: VARIABLES.
     unsafe {
-        let (result, error) = collect(p, request)?;
+        let (result, error) = match collect(p, request) {
+            // The request remains active, and its status has the error.
+            Err(error) if error.code() == MPIX_ERR_PROC_FAILED_PENDING => {
+                (super::empty_status(), Some(error))
+            }
+            collected => collected?,
+        };
         if !status.is_null() {
             let code = error.as_ref().map_or(MPI_SUCCESS, Error::code);
             *status = result;

@@ -40,19 +40,36 @@ impl Senders {
         }
     }
 
-    /// Returns whether none of the senders will send again. Messages that they have sent may still be in flight.
+    /// Returns whether none of the senders will send again, or one has died and the program has not acknowledged its
+    /// death. Messages that they have sent may still be in flight.
     #[inline]
     pub fn have_left(&self, worker: &Worker) -> bool {
         match (&self.named, &self.comm) {
             (Some(peer), _) => worker.have_left(peer, self.alone),
-            (None, Some(comm)) => worker.have_left(comm.peer_group().world_ranks(), self.alone),
+            (None, Some(comm)) => {
+                self.has_dead() || worker.have_left(comm.peer_group().world_ranks(), self.alone)
+            }
             (None, None) => false,
         }
     }
 
-    /// Ends a receive with an error if all senders have left without a message for it.
+    /// Returns whether a possible sender of a message from any source has died, and the program has not acknowledged
+    /// its death.
+    #[inline]
+    pub fn has_dead(&self) -> bool {
+        let comm = self.comm.as_ref().filter(|_| self.named.is_none());
+        comm.is_some_and(|comm| comm.faults.has_unacknowledged())
+    }
+
+    /// Ends a receive with an error if [`Senders::have_left`] and no message for it has arrived.
     #[inline]
     pub fn give_up(&self, worker: &mut Worker, id: RequestId) -> bool {
         self.have_left(worker) && worker.give_up_slow(id)
+    }
+
+    /// Returns whether the wait for a nonblocking receive is over without its message. If only some senders have died,
+    /// the receive remains active.
+    pub fn end_wait(&self, worker: &mut Worker, id: RequestId) -> bool {
+        self.has_dead() || self.give_up(worker, id)
     }
 }

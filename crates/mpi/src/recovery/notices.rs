@@ -1,0 +1,83 @@
+//! Notices between the members of communicators, and what each of them begins.
+#![allow(unsafe_code)]
+
+use super::agreement::{self, AGREEMENT};
+use super::revoke::{self, REVOKED};
+use crate::comm_creation::departed;
+use crate::objects::comm::Comm;
+use crate::process::failures;
+use crate::process::{self, Process, ProcessPart};
+use fastpath_protocol::Worker;
+use fastpath_protocol::tag::Context;
+use fastpath_protocol::worker::hooks::ReceivedNotice;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Maximum number of stored notices about communicators that this process does not have yet.
+const MOST_EARLY: usize = 4096;
+
+struct EarlyNotice {
+    sender: u32,
+    kind: u32,
+    context: Context,
+    bytes: Box<[u8]>,
+}
+
+/// Notices about communicators that this process has not finished to create.
+static EARLY: ProcessPart<RefCell<Vec<EarlyNotice>>> = ProcessPart::new(RefCell::new(Vec::new()));
+
+pub(super) fn drop_all(p: &Process) {
+    EARLY.of(p).take();
+    agreement::drop_all(p);
+}
+
+/// Called by progress after ranks of this node have ended.
+pub(super) fn note_ends(worker: &mut Worker) {
+    // SAFETY: the hook runs inside MPI, so this thread holds the lock or is the only one.
+    failures::note_failures(unsafe { process::get_unlocked() }, worker);
+    departed::release_after_ends(worker);
+}
+
+/// Passes deaths to the agreements, and repeats the revocations of which the dead may not have informed their
+/// neighbours.
+pub(super) fn report_deaths(p: &Process, worker: &mut Worker, ranks: &[u32]) {
+    agreement::report_deaths(p, worker, ranks);
+    revoke::repeat(p, worker);
+}
+
+/// Called by progress with each notice.
+pub(super) fn receive(worker: &mut Worker, notice: &ReceivedNotice) {
+    // SAFETY: the hook runs inside MPI, so this thread holds the lock or is the only one.
+    let p = unsafe { process::get_unlocked() };
+    let context = Context::from_wire(notice.number);
+    match failures::find_comm(p, context) {
+        Some(comm) => handle(p, worker, &comm, notice.sender, notice.kind, &notice.bytes),
+        None => {
+            let mut early = EARLY.of(p).borrow_mut();
+            // A communicator that was freed may still get notices, which only fill the list.
+            if early.len() < MOST_EARLY {
+                let (sender, kind, bytes) = (notice.sender, notice.kind, notice.bytes.clone());
+                early.push(EarlyNotice { sender, kind, context, bytes });
+            }
+        }
+    }
+}
+
+/// Handles the notices that have arrived before the communicator was created here.
+pub(super) fn deliver(p: &Process, worker: &mut Worker, comm: &Rc<Comm>) {
+    let early = EARLY.of(p).take();
+    let (own, others): (Vec<_>, Vec<_>) =
+        early.into_iter().partition(|notice| notice.context == comm.context);
+    EARLY.of(p).borrow_mut().extend(others);
+    for notice in own {
+        handle(p, worker, comm, notice.sender, notice.kind, &notice.bytes);
+    }
+}
+
+fn handle(p: &Process, worker: &mut Worker, comm: &Rc<Comm>, sender: u32, kind: u32, bytes: &[u8]) {
+    match kind {
+        REVOKED => revoke::receive(p, worker, comm, sender),
+        AGREEMENT => agreement::receive(p, worker, comm, sender, bytes),
+        _ => {}
+    }
+}

@@ -1,0 +1,127 @@
+"""Jobs that tolerate failures (`--with-ft ulfm`): what calls return after the death of a rank, repair by revocation,
+agreement, shrinking and spawning, exit codes, and kills at random moments of a task farm and a stencil."""
+
+import os
+import signal
+import tempfile
+import time
+
+from harness import processes
+from harness.seeds import repeat
+
+# The jobs of this file have several ranks, which compute or spin.
+NEEDS = {"processors": 2}
+
+OPTIONS = ["--with-ft", "ulfm"]
+DIED = "mpiexec: rank "
+GOES_ON = "mpiexec:   the other ranks continue (FASTPATH_FT=1)"
+WAYS = [{}, {"FASTPATH_WAIT": "sleep"}, {"FASTPATH_DISABLE": "sendi,recvi,direct"}, {"FASTPATH_TRANSPORTS": "tcp"}]
+
+
+def _look(session, ranks, words, env=None, deaths=1, code=0):
+    """Runs a case of failures.c; returns what is wrong with it."""
+    outcome = session.mpirun(ranks, [session.binary("failures"), *words], options=OPTIONS, env=env or {}).finish()
+    problem = outcome.problem(code, quiet=False)
+    if problem:
+        return f"{ranks} ranks, {words[0]}: {problem}", outcome.text()
+    lines = outcome.err.splitlines()
+    died = [line for line in lines if line.startswith(DIED) and "SIGKILL" in line]
+    others = [line for line in lines if line not in died and line != GOES_ON]
+    if len(died) != deaths or others or lines.count(GOES_ON) != deaths:
+        return f"{ranks} ranks, {words[0]}: {deaths} deaths and nothing else are to be reported", outcome.text()
+    return None
+
+
+def _all(session, words, deaths=lambda ranks: 1, ranks=(2, 3, 4, 8)):
+    for number in ranks:
+        for env in WAYS if number == 4 else WAYS[:1]:
+            answer = _look(session, number, words, env, deaths(number))
+            if answer:
+                return answer
+    return None
+
+
+def case_messages(session):
+    return _all(session, ["messages"])
+
+
+def case_any_source(session):
+    return _all(session, ["any_source"])
+
+
+def case_collectives(session):
+    return _all(session, ["collectives"])
+
+
+def case_amid_collectives(session):
+    return _all(session, ["amid_collectives"])
+
+
+def case_revoked(session):
+    return _all(session, ["revoked"], lambda ranks: 0)
+
+
+def case_agreed(session):
+    return _all(session, ["agreed"], lambda ranks: max(1, ranks - 2))
+
+
+def case_windows_files(session):
+    with tempfile.TemporaryDirectory() as folder:
+        return _all(session, ["windows_files", os.path.join(folder, "file")])
+
+
+def case_respawned(session):
+    return _all(session, ["respawned"], lambda ranks: 6, (2, 4))
+
+
+def case_codes(session):
+    """The exit code is 0 if a rank has ended well, also after deaths; otherwise that of the first failure. An exit code
+    after MPI_Finalize, and MPI_Abort, count as without the option. Without it, the first death ends the job."""
+    for script, ranks, options, code in [
+            ('[ $FASTPATH_RANK = 1 ] && kill -9 $$; exit 0', 3, OPTIONS, 0),
+            ('[ $FASTPATH_RANK = 1 ] && exit 3; exit 0', 3, ["--enable-recovery"], 0),
+            ('[ $FASTPATH_RANK = 1 ] && exit 3; exit 0', 3, ["-disable-auto-cleanup"], 0),
+            ('exit 5', 2, OPTIONS, 5),
+            ('kill -9 $$', 2, OPTIONS, 128 + signal.SIGKILL),
+            ('[ $FASTPATH_RANK = 1 ] && exit 3; sleep 100', 2, [*OPTIONS, "--disable-recovery"], 3),
+            ('[ $FASTPATH_RANK = 1 ] && exit 3; sleep 100', 2, ["--with-ft", "none"], 3)]:
+        outcome = session.mpirun(ranks, ["sh", "-c", script], options=options).finish()
+        problem = outcome.problem(code, quiet=False)
+        if problem:
+            return f"{script}: {problem}", outcome.text()
+    outcome = session.mpirun(2, ["true"], options=["--with-ft", "maybe"]).finish()
+    problem = outcome.problem(2, quiet=False)
+    return (problem, outcome.text()) if problem else None
+
+
+def case_fatal(session):
+    """With the default error handler a failure ends the job, and MPI_Abort does so too."""
+    for which in ["fatal", "abort"]:
+        outcome = session.mpirun(3, [session.binary("failures"), which], options=OPTIONS).finish()
+        problem = outcome.problem({"fatal": 128 + signal.SIGKILL, "abort": 4}[which], quiet=False)
+        if problem:
+            return f"{which}: {problem}", outcome.text()
+    return None
+
+
+def case_killed(session):
+    """Ranks of a program that repairs its communicator are killed at random moments, until one is left. Its sums are
+    right all the time."""
+    def one(chance, seed):
+        ranks = chance.choice([3, 4, 8])
+        job = session.mpirun(ranks, [session.binary("survivor"), str(seed)], options=OPTIONS,
+                             env=chance.choice(WAYS))
+        for _ in range(ranks - 1):
+            time.sleep(chance.random() * chance.choice([0.01, 0.1, 0.3]))  # a moment, not a state
+            living = [pid for pid, _ in job.processes() if processes.rank(pid) is not None]
+            if len(living) > 1:
+                os.kill(chance.choice(living), signal.SIGKILL)
+        time.sleep(chance.random() * 0.1)
+        job.process.send_signal(signal.SIGUSR1)  # ends the program
+        outcome = job.finish()
+        problem = outcome.problem(0, quiet=False)
+        if not problem and "wrong" in outcome.out + outcome.err:
+            problem = "wrong data"
+        return (problem, outcome.text()) if problem else None
+
+    return repeat(session, 8, 200, one)
