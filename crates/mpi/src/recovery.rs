@@ -21,7 +21,9 @@ use crate::process::failures::{self, FailureHooks};
 use fastpath_protocol::Worker;
 
 /// Lets this process survive the deaths of others. Called by initialisation, before the first communicator is made.
-pub(crate) fn start(p: &Process, worker: &mut Worker) {
+/// `after_deaths` is called after communicators have become broken.
+pub(crate) fn start(p: &Process, worker: &mut Worker, after_deaths: fn(&Process)) {
+    notices::set_after_deaths(p, after_deaths);
     failures::start(
         p,
         FailureHooks { on_deaths: notices::report_deaths, on_comm: notices::deliver },

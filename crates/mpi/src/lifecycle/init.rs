@@ -145,7 +145,7 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
     worker.hooks.moved_by = request::moved_by;
     worker.hooks.on_ends = Some(crate::comm_creation::departed::release_after_ends);
     if config.flag(Key::FaultTolerance) {
-        crate::recovery::start(p, &mut worker);
+        crate::recovery::start(p, &mut worker, crate::rma::window::hide_broken);
     }
     worker.rma.change = crate::rma::change::make;
     p.finders.set(Finders {

@@ -10,7 +10,7 @@ use crate::process::{self, Process, ProcessPart};
 use fastpath_protocol::Worker;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::worker::hooks::ReceivedNotice;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Maximum number of stored notices about communicators that this process does not have yet.
@@ -25,6 +25,13 @@ struct EarlyNotice {
 
 /// Notices about communicators that this process has not finished to create.
 static EARLY: ProcessPart<RefCell<Vec<EarlyNotice>>> = ProcessPart::new(RefCell::new(Vec::new()));
+
+/// Function of later folders, called after deaths.
+static AFTER_DEATHS: ProcessPart<Cell<fn(&Process)>> = ProcessPart::new(Cell::new(|_| {}));
+
+pub(super) fn set_after_deaths(p: &Process, call: fn(&Process)) {
+    AFTER_DEATHS.of(p).set(call);
+}
 
 pub(super) fn drop_all(p: &Process) {
     EARLY.of(p).take();
@@ -43,6 +50,7 @@ pub(super) fn note_ends(worker: &mut Worker) {
 pub(super) fn report_deaths(p: &Process, worker: &mut Worker, ranks: &[u32]) {
     agreement::report_deaths(p, worker, ranks);
     revoke::repeat(p, worker);
+    (AFTER_DEATHS.of(p).get())(p);
 }
 
 /// Called by progress with each notice.

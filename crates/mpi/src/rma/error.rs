@@ -3,7 +3,7 @@
 use super::epoch::{Epoch, Refusal};
 use super::window::Window;
 use crate::common::consts::*;
-use crate::common::error::Error;
+use crate::common::error::{Error, Result};
 use crate::process::failures;
 use fastpath_protocol::rma::RmaError;
 
@@ -32,6 +32,14 @@ pub(super) fn refuse_epoch(window: &Window, rank: Option<u32>, refusal: Refusal)
         None => format!("{what} (window {title})"),
     };
     Error::new(MPI_ERR_RMA_SYNC, text).with_advice(Some(advice))
+}
+
+/// Refuses a new epoch on a window with a dead rank.
+pub(super) fn refuse_broken(window: &Window) -> Result {
+    match window.comm.faults.is_broken() {
+        true => Err(failures::describe_deaths(&window.comm)),
+        false => Ok(()),
+    }
 }
 
 #[cold]

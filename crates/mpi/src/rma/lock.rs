@@ -63,6 +63,7 @@ pub fn lock(p: &Process, window: &Window, kind: i32, rank: i32, assertion: i32) 
         return Ok(());
     }
     let rank = window.check_rank(rank)?;
+    error::refuse_broken(window)?;
     let may = window.epoch.borrow().may_lock(Some(rank));
     refuse(window, Some(rank), may)?;
     leave_fence(window);

@@ -12,6 +12,7 @@
 use super::control::{SHARERS, Words};
 use super::counts::RmaCounter;
 use super::epoch::Sharing;
+use super::error;
 use super::lock::{
     check_assertion, complete_all, complete_pending, give, leave_fence, note, refuse, serve, take,
 };
@@ -46,6 +47,7 @@ impl Sharers {
 /// `MPI_Win_lock_all`. Errors: `MPI_ERR_ASSERT`, and `MPI_ERR_RMA_SYNC` if another epoch is open.
 pub fn lock_all(p: &Process, window: &Window, assertion: i32) -> Result {
     check_assertion(assertion, MPI_MODE_NOCHECK)?;
+    error::refuse_broken(window)?;
     let may = window.epoch.borrow().may_lock(None);
     refuse(window, None, may)?;
     leave_fence(window);

@@ -196,6 +196,15 @@ pub(crate) fn drop_all(p: &Process) {
     WINDOWS.of(p).clear();
 }
 
+/// Removes the windows with a dead rank from the immediate path.
+pub(crate) fn hide_broken(p: &Process) {
+    for handle in WINDOWS.of(p).handles() {
+        if WINDOWS.of(p).get(handle).is_some_and(|window| window.comm.faults.is_broken()) {
+            p.hot_win_clear(handle);
+        }
+    }
+}
+
 pub(crate) fn find_handler(p: &Process, handle: usize) -> Option<usize> {
     Some(WINDOWS.of(p).get(handle)?.errhandler.get())
 }
