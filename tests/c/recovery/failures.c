@@ -380,6 +380,9 @@ int main(int argc, char **argv)
     int *is_on, found;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPIX_FT, &is_on, &found);
     CHECK(found && *is_on == 1);
+    char value[8];
+    MPI_Info_get(MPI_INFO_ENV, "mpix_ft", sizeof value - 1, value, &found);
+    CHECK(found && !strcmp(value, "1"));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);

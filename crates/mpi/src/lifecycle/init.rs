@@ -306,6 +306,8 @@ pub(crate) fn name_level(level: i32) -> &'static str {
 /// Adds to `MPI_INFO_ENV` the values that are known only after the process has joined the job.
 fn describe_job(p: &Process, job: &Job, level: i32) -> Result {
     crate::objects::info::extend_environment(&p.infos, "thread_level", name_level(level))?;
+    let ft = if failures::is_on() { "1" } else { "0" };
+    crate::objects::info::extend_environment(&p.infos, "mpix_ft", ft)?;
     crate::objects::info::extend_environment(&p.infos, "maxprocs", &job.app_size().to_string())
 }
 
