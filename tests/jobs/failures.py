@@ -7,6 +7,7 @@ import tempfile
 import time
 
 from harness import processes
+from harness.host_engines import lacks_hosts, run, three_hosts
 from harness.seeds import repeat
 
 # The jobs of this file have several ranks, which compute or spin.
@@ -101,6 +102,20 @@ def case_fatal(session):
         problem = outcome.problem({"fatal": 128 + signal.SIGKILL, "abort": 4}[which], quiet=False)
         if problem:
             return f"{which}: {problem}", outcome.text()
+    return None
+
+
+def case_hosts(session):
+    """On two hosts, through Hydra: the launchers report a death to each other."""
+    if reason := lacks_hosts():
+        session.skip("failures.hosts", reason)
+        return None
+    with three_hosts(session) as (_, engine):
+        for case in ["messages", "any_source", "collectives", "amid_collectives", "revoked", "agreed", "respawned"]:
+            outcome = run(session, engine, 2, [session.binary("failures"), case], timeout=40, options=OPTIONS)
+            problem = outcome.problem(0, quiet=False)
+            if problem:
+                return f"{case}: {problem}", outcome.text()
     return None
 
 

@@ -284,6 +284,7 @@ impl JobWatch<'_> {
             let mut ending = self.end_for(&failure);
             if self.ranks.tolerates_failures() && failure.kind != FailureKind::Abort {
                 ending.text += SURVIVORS_GO_ON;
+                self.report_death(failure.rank);
             } else if scope == FailureScope::NodeWorlds {
                 ending.asked_for = Some(failure.rank as u32);
                 self.tell_failure(&failure, &ending);

@@ -212,6 +212,7 @@ static void revoked(void)
         MPI_Request requests[2];
         i ? MPI_Comm_remote_size(on[i], &peers) : MPI_Comm_size(on[i], &peers);
         CHECK(MPIX_Comm_is_revoked(on[i], &flag) == MPI_SUCCESS && flag == 0);
+        MPI_Barrier(MPI_COMM_WORLD);
         if (rank == 1) {
             usleep(10000);
             CHECK(MPIX_Comm_revoke(on[i]) == MPI_SUCCESS);
@@ -380,8 +381,9 @@ int main(int argc, char **argv)
     int *is_on, found;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPIX_FT, &is_on, &found);
     CHECK(found && *is_on == 1);
-    char value[8];
-    MPI_Info_get(MPI_INFO_ENV, "mpix_ft", sizeof value - 1, value, &found);
+    char value[8] = "";
+    int room = sizeof value;
+    MPI_Info_get_string(MPI_INFO_ENV, "mpix_ft", &room, value, &found);
     CHECK(found && !strcmp(value, "1"));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);

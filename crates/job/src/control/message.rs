@@ -132,6 +132,11 @@ pub enum Request {
         /// The failure.
         failure: WorldFailure,
     },
+    /// From an agent: a rank of its node has died, in a job that tolerates failures.
+    Died {
+        /// The rank.
+        rank: u32,
+    },
 }
 
 /// A failure that may leave other worlds of the job running.
@@ -343,6 +348,7 @@ impl Request {
             Request::Failed(failure) => to.number(14).failure(failure),
             Request::Worlds => to.number(15),
             Request::End { worlds, failure } => to.number(16).numbers(worlds).failure(failure),
+            Request::Died { rank } => to.number(17).number(*rank),
         };
         to.0
     }
@@ -393,6 +399,7 @@ impl Request {
             14 => Request::Failed(from.failure()?),
             15 => Request::Worlds,
             16 => Request::End { worlds: from.list(Reader::number)?, failure: from.failure()? },
+            17 => Request::Died { rank: from.number()? },
             _ => return None,
         };
         from.end(request)

@@ -193,6 +193,10 @@ impl JobWatch<'_> {
                 self.orders.push(FailureDecision { worlds: worlds.into_iter().collect(), failure });
                 Answer::Done
             }
+            Request::Died { rank } if client.is_agent() => {
+                self.mark_dead_elsewhere(rank as usize);
+                Answer::Done
+            }
             Request::Forget { .. } if !client.is_agent() => Answer::refuse(
                 Cause::Malformed,
                 "only mpiexec of another host may send this request",
@@ -200,6 +204,31 @@ impl JobWatch<'_> {
             request => self.control.answer(&request),
         };
         client.reply(&answer);
+    }
+
+    /// Records the death of a rank of another node, and signals the ranks of this node.
+    fn mark_dead_elsewhere(&self, rank: usize) {
+        if self.ranks.tolerates_failures() && self.segment.place(rank).is_none() {
+            self.segment.mark_dead(rank);
+            self.segment.signal_ends_to_all();
+            self.segment.wake_all();
+        }
+    }
+
+    /// Reports the death of a rank of this node to the agents of the other nodes. An agent that does not answer has no
+    /// ranks left, or its host is lost.
+    pub fn report_death(&self, rank: usize) {
+        let Some((agent, peers)) =
+            self.agent.as_ref().and_then(|agent| Some((agent, agent.peers()?.clone())))
+        else {
+            return;
+        };
+        let own = agent.node();
+        let tell = move || {
+            let others = (0..peers.nodes()).filter(|&node| node != own);
+            others.for_each(|node| drop(peers.ask(node, &Request::Died { rank: rank as u32 })));
+        };
+        let _ = thread::Builder::new().stack_size(1 << 18).spawn(tell);
     }
 
     /// Withdraws the service names that an ended rank of this node has published.

@@ -70,10 +70,14 @@ fn departure_class(args: &Args) -> i32 {
     }
     // SAFETY: the worker lives while MPI runs, and no reference to it is used meanwhile.
     failures::note_failures(p, unsafe { &mut *worker });
-    let has_died = p.comm_of_request(args.comm).is_none_or(|comm| {
-        let failed = comm.faults.failed();
-        let peer = usize::try_from(args.peer).ok();
-        match peer.and_then(|peer| comm.peer_group().world_ranks().get(peer).copied()) {
+    if args.tag <= comm::FIRST_TAG {
+        // The peer may have left the collective call, and the job, because of a death that is not known here yet.
+        return MPIX_ERR_PROC_FAILED;
+    }
+    let has_died = p.comm_of_request(args.comm).is_none_or(|of| {
+        let failed = of.faults.failed();
+        let named = usize::try_from(args.peer).ok();
+        match named.and_then(|peer| of.peer_group().world_ranks().get(peer).copied()) {
             Some(world) => failed.contains(&world),
             None => !failed.is_empty(),
         }

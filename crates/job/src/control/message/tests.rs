@@ -39,6 +39,7 @@ fn requests() -> Vec<Request> {
         Request::Failed(failure),
         Request::Worlds,
         Request::End { worlds: vec![0, 4], failure },
+        Request::Died { rank: 5 },
     ]
 }
 
