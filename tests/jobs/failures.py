@@ -6,7 +6,7 @@ import signal
 import tempfile
 import time
 
-from harness import processes
+from harness import engines, processes
 from harness.host_engines import lacks_hosts, run, three_hosts
 from harness.seeds import repeat
 
@@ -16,7 +16,8 @@ NEEDS = {"processors": 2}
 OPTIONS = ["--with-ft", "ulfm"]
 DIED = "mpiexec: rank "
 GOES_ON = "mpiexec:   the other ranks continue (FASTPATH_FT=1)"
-WAYS = [{}, {"FASTPATH_WAIT": "sleep"}, {"FASTPATH_DISABLE": "sendi,recvi,direct"}, {"FASTPATH_TRANSPORTS": "tcp"}]
+WAYS = [{}, {"FASTPATH_WAIT": "sleep"}, {"FASTPATH_DISABLE": "sendi,recvi,direct"}, {"FASTPATH_TRANSPORTS": "tcp"},
+        {"FASTPATH_COLL": "barrier:lines,bcast:lines,allreduce:lines"}]
 
 
 def _look(session, ranks, words, env=None, deaths=1, code=0):
@@ -102,6 +103,27 @@ def case_fatal(session):
         problem = outcome.problem({"fatal": 128 + signal.SIGKILL, "abort": 4}[which], quiet=False)
         if problem:
             return f"{which}: {problem}", outcome.text()
+    return None
+
+
+def case_other_launcher(session):
+    """Ranks that Hydra has started watch each other. The shells between them keep Hydra from seeing a death: of MPICH
+    5.0.2 it would end the job in spite of its option."""
+    try:
+        hydra = engines.Hydra()
+    except OSError as error:
+        session.skip("failures.other_launcher", error)
+        return None
+    script = "trap '' USR1; \"$@\"; code=$?; [ $code = 137 ] && code=0; exit $code"
+    for case in ["messages", "collectives", "agreed"]:
+        words = ["sh", "-c", script, "sh", session.binary("failures"), case]
+        job = session.start([hydra.mpiexec, "-disable-auto-cleanup", "-n", "4", *words], env={"FASTPATH_FT": "1"})
+        outcome = job.finish()
+        problem = outcome.problem(0, quiet=False)
+        if not problem and outcome.out.count(" ok") != (2 if case == "agreed" else 3):
+            problem = "a survivor has not ended well"
+        if problem:
+            return f"{case}: {problem}", outcome.text()
     return None
 
 

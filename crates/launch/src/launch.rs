@@ -190,7 +190,8 @@ fn start_job(spec: &JobSpec) -> Result<StartOutcome<'_>, Refusal> {
     if let Some(door) = watch.agent.as_mut().and_then(Agent::take_door) {
         watch.control.open_door(door, &watch.poller);
     }
-    watch.ranks.tolerate_failures(own_config(spec).flag(Key::FaultTolerance));
+    let tolerates = segment.header().tolerates_failures.load(Ordering::Relaxed);
+    watch.ranks.tolerate_failures(tolerates != 0);
     watch.outputs.say(&shown);
     let done = start_ranks(&mut watch, &programs, local, &plan, need);
     // The claims on processors and the segment's descriptor must live as long as this process.
@@ -325,6 +326,8 @@ fn make_segment(
     header.launcher.store(std::process::id(), Ordering::Relaxed);
     header.processors.store(machine.processors as u32, Ordering::Relaxed);
     header.bound.store(u32::from(plan.exclusive), Ordering::Relaxed);
+    let tolerates = own_config(spec).flag(Key::FaultTolerance);
+    header.tolerates_failures.store(tolerates.into(), Ordering::Relaxed);
     header.began_with.store(ranks as u32, Ordering::Relaxed);
     for rank in segment.node_ranks() {
         let app = app_of[rank];

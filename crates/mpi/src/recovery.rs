@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 mod agreement;
+mod deaths;
 mod notices;
 mod operation;
 mod revoke;
@@ -18,7 +19,10 @@ use crate::objects::comm::Comm;
 use crate::objects::group::Group;
 use crate::process::Process;
 use crate::process::failures::{self, FailureHooks};
+use fastpath_base::sync::Ordering;
 use fastpath_protocol::Worker;
+use std::ffi::c_int;
+use std::ptr;
 
 /// Lets this process survive the deaths of others. Called by initialisation, before the first communicator is made.
 /// `after_deaths` is called after communicators have become broken.
@@ -29,8 +33,29 @@ pub(crate) fn start(p: &Process, worker: &mut Worker, after_deaths: fn(&Process)
         FailureHooks { on_deaths: notices::report_deaths, on_comm: notices::deliver },
     );
     p.environment.tolerates_failures.set(1);
+    worker.job.header().tolerates_failures.store(1, Ordering::Relaxed);
+    if worker.job.header().launcher.load(Ordering::Relaxed) == 0 {
+        ignore_user_signal();
+    }
     worker.hooks.on_notice = Some(notices::receive);
     worker.hooks.on_ends = Some(notices::note_ends);
+}
+
+/// Keeps SIGUSR1 from ending this process, unless the program handles that signal. Hydra sends it to the other ranks
+/// after a rank has ended.
+fn ignore_user_signal() {
+    extern "C" fn ignore(_: c_int) {}
+    // SAFETY: both structures are valid, and the handler does nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let is_default = libc::sigaction(libc::SIGUSR1, ptr::null(), &mut action) == 0
+            && action.sa_sigaction == libc::SIG_DFL;
+        if is_default {
+            action.sa_sigaction = ignore as extern "C" fn(c_int) as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut());
+        }
+    }
 }
 
 /// Drops the state of an exiting process.

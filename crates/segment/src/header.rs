@@ -7,7 +7,7 @@ use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"FASTPATH");
 
 /// Version of the layout, equal in launcher and library.
-pub const VERSION: u32 = 22;
+pub const VERSION: u32 = 23;
 
 /// The job's header. All fields after the first cache line are zero when the ranks start.
 #[repr(C, align(4096))]
@@ -84,6 +84,8 @@ pub struct JobHeader {
     pub is_pinned: AtomicU32,
     /// 1 while ranks wait in `MPI_Init` because a debugger is about to attach. Only the launcher writes it.
     pub is_held: AtomicU32,
+    /// 1 if the job continues after ranks have died (`FASTPATH_FT`). Written by the launcher, and by ranks.
+    pub tolerates_failures: AtomicU32,
 }
 
 /// Notices that every rank of a job may have to print.

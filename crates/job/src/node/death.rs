@@ -56,6 +56,9 @@ pub fn tell_death(own: OwnRank, aborter: &Aborter, rank: usize) {
         (None, Some(status)) => exit_code(status as i32),
         (None, None) => 1,
     };
+    if aborted.is_none() && header.tolerates_failures.load(Ordering::Relaxed) != 0 {
+        return survive_death(own, page, rank, status.checked_sub(1));
+    }
     // Record the failure before other ranks can see the death, because failures that this death causes must not be
     // recorded as the first failure.
     let kind = match status {
@@ -75,6 +78,17 @@ pub fn tell_death(own: OwnRank, aborter: &Aborter, rank: usize) {
         wait_a_second();
     }
     end_job(own, aborter, code);
+}
+
+/// Reports the death of a rank of this node, once on the node, in a job that tolerates failures.
+fn survive_death(own: OwnRank, page: &RankPage, rank: usize, status: Option<u32>) {
+    if page.is_ended.swap(1, Ordering::Relaxed) == 0 {
+        let text = describe_death(own, rank, status);
+        tell::lines(&(text + "fastpath:   the other ranks continue (FASTPATH_FT=1)\n"));
+    }
+    own.segment.mark_dead(rank);
+    own.segment.signal_ends_to_all();
+    own.segment.wake_all();
 }
 
 /// Wakes all ranks of this node, so that they check which rank has died, and requests the engine to end the job.

@@ -68,6 +68,10 @@ fn map_all(
 pub(crate) fn give_back(p: &Process, comm: &Comm) -> Result {
     let buffers = comm.mapped.get().and_then(|mapped| mapped.as_ref()).map(|mapped| &mapped.own);
     let lines = comm.lines.get().and_then(|mapped| mapped.as_ref()).map(|mapped| &mapped.own);
+    if comm.faults.is_broken() {
+        // Another member may still read this memory in a call that has failed here, so it stays until the exit.
+        return Ok(());
+    }
     if buffers.is_some() || lines.is_some() {
         synchronize(&Channel::next(p, comm))?;
     }

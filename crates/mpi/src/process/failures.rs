@@ -125,14 +125,11 @@ fn note_members(p: &Process, worker: &mut Worker, comm: &Rc<Comm>, failed: &[u32
     }
 }
 
-/// Prepares a new communicator, which has a handle, for failures, and records the known deaths of its members.
+/// Records the known deaths of members of a new communicator, which has a handle.
 pub(crate) fn note_new_comm(p: &Process, comm: &Rc<Comm>) {
     if is_on()
         && let Ok(worker) = p.worker()
     {
-        // Collective calls use messages alone, whose waits a death ends.
-        _ = comm.mapped.set(None);
-        _ = comm.lines.set(None);
         let failed = list_dead(p);
         // SAFETY: the worker lives while MPI runs, and the caller is inside MPI.
         let worker = unsafe { &mut *worker };
@@ -262,6 +259,14 @@ pub(crate) fn describe_revocation(comm: &Comm) -> Error {
 /// Returns the error of a collective call on a communicator with dead members.
 pub(crate) fn describe_deaths(comm: &Comm) -> Error {
     Error::new(MPIX_ERR_PROC_FAILED, list_deaths(comm))
+}
+
+/// Returns the error of a call that ends because the communicator has become broken.
+pub(crate) fn describe_broken(comm: &Comm) -> Error {
+    match comm.faults.revoked.get() {
+        true => describe_revocation(comm),
+        false => describe_deaths(comm),
+    }
 }
 
 /// Lists the dead members of a communicator.

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::agreement::{self, AGREEMENT};
+use super::deaths::{self, DIED};
 use super::revoke::{self, REVOKED};
 use crate::comm_creation::departed;
 use crate::objects::comm::Comm;
@@ -48,6 +49,7 @@ pub(super) fn note_ends(worker: &mut Worker) {
 /// Passes deaths to the agreements, and repeats the revocations of which the dead may not have informed their
 /// neighbours.
 pub(super) fn report_deaths(p: &Process, worker: &mut Worker, ranks: &[u32]) {
+    deaths::spread(p, worker, ranks);
     agreement::report_deaths(p, worker, ranks);
     revoke::repeat(p, worker);
     (AFTER_DEATHS.of(p).get())(p);
@@ -57,6 +59,9 @@ pub(super) fn report_deaths(p: &Process, worker: &mut Worker, ranks: &[u32]) {
 pub(super) fn receive(worker: &mut Worker, notice: &ReceivedNotice) {
     // SAFETY: the hook runs inside MPI, so this thread holds the lock or is the only one.
     let p = unsafe { process::get_unlocked() };
+    if notice.kind == DIED {
+        return deaths::receive(p, worker, &notice.bytes);
+    }
     let context = Context::from_wire(notice.number);
     match failures::find_comm(p, context) {
         Some(comm) => handle(p, worker, &comm, notice.sender, notice.kind, &notice.bytes),

@@ -57,7 +57,7 @@ fn spread(p: &Process, worker: &mut Worker, comm: &Comm) {
 }
 
 /// Returns the neighbours of member `own` of `count` in the circulant graph.
-fn find_neighbours(count: usize, own: usize) -> BTreeSet<usize> {
+pub(super) fn find_neighbours(count: usize, own: usize) -> BTreeSet<usize> {
     let distances = std::iter::successors(Some(1), |distance| Some(distance * 2));
     let distances = distances.take_while(|&distance| distance < count);
     distances.flat_map(|d| [(own + d) % count, (own + count - d) % count]).collect()

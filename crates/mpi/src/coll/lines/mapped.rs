@@ -10,6 +10,7 @@ use crate::objects::shared_lines::{BYTES, MappedLines, SharedLines};
 use crate::p2p::channel::Channel;
 use crate::p2p::channel::deadlock;
 use crate::p2p::fault;
+use crate::process::failures;
 use fastpath_base::host_topology::DomainLevel;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::waiting::{Note, SPIN_POLLS, spin};
@@ -152,9 +153,13 @@ impl Channel<'_> {
             awaited: AwaitedRanks::of(&worlds),
             naps,
         };
-        let mut missing = None;
+        let (mut missing, mut is_broken) = (None, false);
         let done = |w: &mut Worker| {
             if poll() {
+                return true;
+            }
+            is_broken = self.comm.faults.is_broken();
+            if is_broken {
                 return true;
             }
             let gone = awaited().find(|&rank| w.peer_has_left(self.world_rank(rank)));
@@ -165,6 +170,7 @@ impl Channel<'_> {
         // SAFETY: the worker lives while MPI runs, and no reference to it is held across the wait.
         unsafe { deadlock::wait_until(self.process, worker, None, &note, done) };
         match missing {
+            None if is_broken => Err(failures::describe_broken(self.comm)),
             None => Ok(()),
             Some(rank) => {
                 let args = self.args(rank, &Buffer::empty());
