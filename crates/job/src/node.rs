@@ -10,6 +10,7 @@
 //! | [`starter`] | engine's process that started this one |
 //! | [`exit`] | exit of this process without `MPI_Finalize`, which ends the job |
 //! | [`death`] | report of a dead rank, and the end of the job |
+//! | [`survivors`] | watch over the ranks of a node whose leader has died, in a job that tolerates failures |
 //!
 //! The leader keeps a connection to each rank of its node, and each rank one to the leader. A rank sends a message when
 //! it has finalized MPI; an end of the connection without this message is a death. The leader stays in `MPI_Finalize`
@@ -25,6 +26,7 @@ mod exit;
 pub mod gather;
 pub mod ring;
 mod starter;
+mod survivors;
 
 pub use death::exit_code;
 
@@ -292,6 +294,8 @@ fn watch_leader(
         page.is_some_and(|page| page.leads.load(Ordering::Relaxed) == 1)
     });
     tell_death(own, aborter, leader.unwrap_or(0));
+    // The job continues, and no rank watches the others any more.
+    survivors::watch(own, aborter);
 }
 
 #[cfg(all(test, not(feature = "loom")))]

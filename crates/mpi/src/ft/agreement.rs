@@ -217,7 +217,7 @@ impl Agreement {
             return;
         }
         if let AgreementMessage::Down { decision, stable, .. } = message {
-            self.receive_decision(root, decision, stable, out);
+            self.receive_decision(from, root, decision, stable, out);
             return;
         }
         if root != self.tree.root() {
@@ -246,14 +246,20 @@ impl Agreement {
     }
 
     fn receive_decision(
-        &mut self, root: usize, decision: Decision, stable: bool, out: &mut AgreementOutput,
+        &mut self, from: usize, root: usize, decision: Decision, stable: bool,
+        out: &mut AgreementOutput,
     ) {
         // A decision that each living member has is that of every later root too.
         let stable = stable && self.guarantee == Guarantee::Uniform;
         let is_new = root == self.tree.root() && !self.is_settled();
         // No decision is correct without the contribution of this member, because it lives.
-        if self.contribution.is_some() && (stable || is_new) {
-            self.settle(root, decision, stable, out);
+        if self.contribution.is_none() || !stable && !is_new {
+            return;
+        }
+        self.settle(root, decision, stable, out);
+        // A parent of a later root may wait for the confirmation of this member.
+        if let Some(parent) = self.tree.parent().filter(|parent| stable && *parent != from) {
+            out.push((parent, self.down()));
         }
     }
 
@@ -306,14 +312,8 @@ impl Agreement {
         if let Some(decision) = known {
             self.settle(root, decision, false, out);
         } else if self.round.untallied.is_empty() {
-            let Tally { flag, word, failed, missing, acknowledged, returned_below } = self.tally();
-            let unacknowledged = !missing.is_subset(&acknowledged);
-            self.settle(
-                root,
-                Decision { flag, word: word.1, failed, unacknowledged, returned_below },
-                false,
-                out,
-            );
+            let decision = self.decide();
+            self.settle(root, decision, false, out);
         } else if self.has_contributed {
             // A former root may have decided. Members that have returned send no UP unless it is requested.
             for &child in self.round.untallied.difference(&self.round.requested) {
@@ -321,6 +321,14 @@ impl Agreement {
             }
             self.round.requested.extend(&self.round.untallied);
         }
+    }
+
+    /// Returns a new decision, at a root that has all contributions.
+    fn decide(&self) -> Decision {
+        let Tally { flag, failed, missing, acknowledged, returned_below } = self.tally();
+        let offer = self.contribution.as_ref().map_or(0, |own| own.offer);
+        let unacknowledged = !missing.is_subset(&acknowledged);
+        Decision { flag, offer, failed, unacknowledged, returned_below }
     }
 
     /// Sends UP to `parent`, once the subtree is complete or a decision is known.
@@ -347,7 +355,6 @@ impl Agreement {
         };
         let mut total = Tally {
             flag: own.flag,
-            word: (self.tree.me() as u32, own.word),
             failed: self.tree.failed().clone(),
             missing: FailedSet::new(),
             acknowledged: own.acknowledged.clone(),

@@ -57,17 +57,17 @@ impl AgreementHistory {
         }
     }
 
-    /// Starts the next agreement with `flag`, the word of this member, and the members whose failure this member has
-    /// acknowledged. Returns the number of the agreement.
+    /// Starts the next agreement and returns its number. `acknowledged` are the members whose failure this member has
+    /// acknowledged. See [`Contribution`] for `flag` and `offer`.
     pub fn start(
-        &mut self, flag: u64, word: u64, acknowledged: FailedSet, out: &mut Vec<AgreementEnvelope>,
+        &mut self, flag: i64, offer: u64, acknowledged: FailedSet, out: &mut Vec<AgreementEnvelope>,
     ) -> u64 {
         let returned_below = self.returned_below();
         let sequence = self.next;
         self.next += 1;
         self.outstanding.insert(sequence);
         let failed = self.failed.clone();
-        let contribution = Contribution { flag, word, failed, acknowledged, returned_below };
+        let contribution = Contribution { flag, offer, failed, acknowledged, returned_below };
         self.handle(sequence, AgreementEvent::Start(contribution), out);
         sequence
     }
@@ -110,6 +110,11 @@ impl AgreementHistory {
     /// The number below which this member has returned from each agreement.
     pub fn returned_below(&self) -> u64 {
         self.outstanding.first().copied().unwrap_or(self.next)
+    }
+
+    /// The number below which all agreements have been dropped.
+    pub fn dropped_below(&self) -> u64 {
+        self.dropped_below
     }
 
     /// Number of agreements that are kept.

@@ -8,10 +8,11 @@ use super::failed_set::FailedSet;
 /// What a member brings into an agreement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contribution {
-    /// Bits that the agreement combines by AND.
-    pub flag: u64,
-    /// Word of this member. The decision has that of the lowest contributor.
-    pub word: u64,
+    /// Bits that the agreement combines by AND. On an intercommunicator, whose groups return each other's flag, each
+    /// group can use one half and leave the bits of the other half 1.
+    pub flag: i64,
+    /// Value that the agreement takes over from the member that decides, such as a context for a new communicator.
+    pub offer: u64,
     /// Members that this member knows to have failed.
     pub failed: FailedSet,
     /// Members whose failure this member has acknowledged.
@@ -24,9 +25,9 @@ pub struct Contribution {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     /// AND of the flags of the contributors.
-    pub flag: u64,
-    /// Word of the lowest contributor.
-    pub word: u64,
+    pub flag: i64,
+    /// Offer of the lowest member that the decision does not count as failed.
+    pub offer: u64,
     /// Members that the decision counts as failed: those that a contributor reported, and all members that did not
     /// contribute.
     pub failed: FailedSet,
@@ -40,9 +41,7 @@ pub struct Decision {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tally {
     /// AND of the flags.
-    pub flag: u64,
-    /// Lowest contributor, and its word.
-    pub word: (u32, u64),
+    pub flag: i64,
     /// Failed members that the sender knows, in the whole communicator.
     pub failed: FailedSet,
     /// Failed members of the subtree that did not contribute.
@@ -57,7 +56,6 @@ impl Tally {
     /// Adds the contributions of another subtree. `failed` stays: it is the sender's own knowledge.
     pub(super) fn merge(&mut self, other: &Tally) {
         self.flag &= other.flag;
-        self.word = self.word.min(other.word);
         self.missing.union_with(&other.missing);
         self.acknowledged.intersect_with(&other.acknowledged);
         self.returned_below = self.returned_below.min(other.returned_below);
@@ -139,8 +137,6 @@ impl AgreementMessage {
         match self {
             AgreementMessage::Up { tally, .. } => {
                 out.extend(tally.flag.to_le_bytes());
-                out.extend(tally.word.0.to_le_bytes());
-                out.extend(tally.word.1.to_le_bytes());
                 out.extend(tally.returned_below.to_le_bytes());
                 tally.failed.encode(out);
                 tally.missing.encode(out);
@@ -148,7 +144,7 @@ impl AgreementMessage {
             }
             AgreementMessage::Known { decision, .. } | AgreementMessage::Down { decision, .. } => {
                 out.extend(decision.flag.to_le_bytes());
-                out.extend(decision.word.to_le_bytes());
+                out.extend(decision.offer.to_le_bytes());
                 out.extend(decision.returned_below.to_le_bytes());
                 out.push(decision.unacknowledged.into());
                 decision.failed.encode(out);
@@ -187,8 +183,7 @@ fn read<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 
 fn decode_tally(bytes: &mut &[u8], members: usize) -> Option<Tally> {
     Some(Tally {
-        flag: u64::from_le_bytes(read(bytes)?),
-        word: (u32::from_le_bytes(read(bytes)?), u64::from_le_bytes(read(bytes)?)),
+        flag: i64::from_le_bytes(read(bytes)?),
         returned_below: u64::from_le_bytes(read(bytes)?),
         failed: FailedSet::decode(bytes, members)?,
         missing: FailedSet::decode(bytes, members)?,
@@ -198,8 +193,8 @@ fn decode_tally(bytes: &mut &[u8], members: usize) -> Option<Tally> {
 
 fn decode_decision(bytes: &mut &[u8], members: usize) -> Option<Decision> {
     Some(Decision {
-        flag: u64::from_le_bytes(read(bytes)?),
-        word: u64::from_le_bytes(read(bytes)?),
+        flag: i64::from_le_bytes(read(bytes)?),
+        offer: u64::from_le_bytes(read(bytes)?),
         returned_below: u64::from_le_bytes(read(bytes)?),
         unacknowledged: match read(bytes)? {
             [0] => false,
@@ -212,24 +207,24 @@ fn decode_decision(bytes: &mut &[u8], members: usize) -> Option<Decision> {
 
 #[cfg(test)]
 #[allow(non_snake_case)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// Number of members in the samples.
     const MEMBERS: usize = 200;
 
-    fn samples() -> Vec<AgreementMessage> {
+    /// Returns one message of each kind.
+    pub(in crate::ft) fn samples() -> Vec<AgreementMessage> {
         let set = |ranks: &[usize]| ranks.iter().copied().collect::<FailedSet>();
         let decision = Decision {
-            flag: 1 << 63 | 2,
-            word: 5,
-            failed: set(&[0, 64, 199]),
+            flag: -2,
+            offer: 1 << 63,
+            failed: set(&[0, 6, 199]),
             unacknowledged: true,
             returned_below: 1 << 40,
         };
         let tally = Tally {
             flag: 7,
-            word: (2, 1 << 40),
             failed: set(&[0, 1, 130]),
             missing: set(&[130]),
             acknowledged: set(&[]),

@@ -107,9 +107,9 @@ fn send(
     Ok(())
 }
 
-/// Starts the next agreement of a communicator. `flag` is combined by AND. The lowest living member's `word` is part of
+/// Starts the next agreement of a communicator. `flag` is combined by AND. The lowest living member's `offer` is part of
 /// the decision.
-pub(super) fn start(p: &Process, comm: &Comm, flag: u64, word: u64) -> Result<StartedAgreement> {
+pub(super) fn start(p: &Process, comm: &Comm, flag: i64, offer: u64) -> Result<StartedAgreement> {
     // SAFETY: the worker lives while MPI runs, and no other reference to it exists.
     let worker = unsafe { &mut *p.worker()? };
     failures::note_failures(p, worker);
@@ -117,7 +117,7 @@ pub(super) fn start(p: &Process, comm: &Comm, flag: u64, word: u64) -> Result<St
     let (sequence, out, members) = with_agreements(p, comm, |agreements, out| {
         let position = |rank: &u32| agreements.members.iter().position(|member| member == rank);
         let acknowledged: FailedSet = acknowledged.iter().filter_map(position).collect();
-        agreements.history.start(flag, word, acknowledged, out)
+        agreements.history.start(flag, offer, acknowledged, out)
     });
     let context = comm.context;
     send(worker, context, &members, out)?;
@@ -155,18 +155,18 @@ pub(super) fn learn(p: &Process, dead: &[u32]) -> Result {
 }
 
 /// Returns the flag that a member contributes. The flags of an intercommunicator's groups are in different halves.
-pub(super) fn pack_flag(p: &Process, comm: &Comm, flag: i32) -> u64 {
-    let flag = u64::from(flag as u32);
+pub(super) fn pack_flag(p: &Process, comm: &Comm, flag: i32) -> i64 {
+    let flag = i64::from(flag as u32);
     match is_first_group(p, comm) {
-        true => flag | u64::from(u32::MAX) << 32,
-        false => flag << 32 | u64::from(u32::MAX),
+        true => flag | !i64::from(u32::MAX),
+        false => flag << 32 | i64::from(u32::MAX),
     }
 }
 
 /// Returns the flag that the members of the caller's group get: that of the remote group, on an intercommunicator.
-pub(super) fn unpack_flag(p: &Process, comm: &Comm, packed: u64) -> i32 {
+pub(super) fn unpack_flag(p: &Process, comm: &Comm, packed: i64) -> i32 {
     let is_low = is_first_group(p, comm) != comm.is_inter();
-    (if is_low { packed } else { packed >> 32 }) as u32 as i32
+    (if is_low { packed } else { packed >> 32 }) as i32
 }
 
 /// Returns the result of a decision for `MPIX_Comm_agree`: the flag, and the error that all members get if one of them

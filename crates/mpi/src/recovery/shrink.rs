@@ -27,7 +27,7 @@ pub(super) fn reserve(p: &Process, comm: &Comm) -> ReservedContexts {
 pub(super) fn start(
     p: &Process, comm: &Comm, reserved: &ReservedContexts,
 ) -> Result<agreement::StartedAgreement> {
-    agreement::start(p, comm, u64::MAX, reserved.block.to_wire())
+    agreement::start(p, comm, -1, reserved.block.to_wire())
 }
 
 /// Makes the new communicator, without the members that the decision counts as dead, and returns its handle.
@@ -35,7 +35,7 @@ pub(super) fn conclude(
     p: &Process, comm: &Comm, reserved: &ReservedContexts, decision: &Decision, dead: &[u32],
 ) -> Result<usize> {
     agreement::learn(p, dead)?;
-    let mut block = ContextBlock::from_wire(decision.word);
+    let mut block = ContextBlock::from_wire(decision.offer);
     if block != reserved.block {
         p.contexts.give_back(reserved.me, reserved.block);
     }

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Number of members whose contribution can be read from the flag: each clears a bit of its own.
-const TRACKED: usize = 32;
+const TRACKED: usize = 64;
 
 /// How members fail.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,15 +31,17 @@ enum Adversary {
 struct RunConditions {
     members: usize,
     guarantee: Guarantee,
-    /// Number of agreements that each member starts, one after another.
+    /// Number of agreements that each member starts.
     agreements: u64,
+    /// Number of agreements that a member starts before it returns from the first of them.
+    overlap: u64,
     adversary: Adversary,
     /// Largest number of members that fail.
     failures: usize,
     /// Probability that a member fails when its adversary may let it fail.
     probability: f64,
-    /// Members that have failed before the start.
-    initially_failed: usize,
+    /// Members that have failed before the start, which all others know.
+    initially_failed: FailedSet,
     message_delay: u64,
     detection_delay: u64,
     start_delay: u64,
@@ -62,9 +64,9 @@ struct Member {
     is_alive: bool,
     detected: FailedSet,
     /// What the member brought into each agreement that it started: flag and acknowledged failures.
-    contributions: Vec<(u64, FailedSet)>,
-    /// Decisions that it returned.
-    decisions: Vec<Decision>,
+    contributions: Vec<(i64, FailedSet)>,
+    /// Decisions that it returned, by agreement.
+    decisions: BTreeMap<u64, Decision>,
 }
 
 /// State of the messages from one member to another.
@@ -107,7 +109,7 @@ impl Simulation {
                 is_alive: true,
                 detected: FailedSet::new(),
                 contributions: Vec::new(),
-                decisions: Vec::new(),
+                decisions: BTreeMap::new(),
             })
             .collect();
         let mut simulation = Simulation {
@@ -127,24 +129,27 @@ impl Simulation {
     }
 
     fn prepare(&mut self) {
-        let RunConditions { members, initially_failed, adversary, failures, start_delay, .. } =
+        let RunConditions { members, adversary, failures, start_delay, message_delay, .. } =
             self.conditions;
-        let victims: Vec<_> = (0..members).filter(|m| *m < initially_failed).collect();
-        for &victim in &victims {
-            self.members[victim].is_alive = false;
-        }
-        for me in initially_failed..members {
-            for &victim in &victims {
+        let victims = self.conditions.initially_failed.clone();
+        for me in 0..members {
+            if victims.contains(me) {
+                self.members[me].is_alive = false;
+                continue;
+            }
+            for victim in victims.iter() {
                 self.members[me].detected.insert(victim);
                 self.members[me].history.report_failed(victim, &mut Vec::new());
             }
-            let delay = self.draw_delay(start_delay);
-            self.insert(delay, Occurrence::Start(me));
+            for _ in 0..self.conditions.overlap.min(self.conditions.agreements) {
+                let delay = self.draw_delay(start_delay);
+                self.insert(delay, Occurrence::Start(me));
+            }
         }
         if adversary == Adversary::Clock {
             for _ in 0..failures {
                 let victim = self.random.below(members as u64) as usize;
-                let time = self.random.below(40 * start_delay.max(self.conditions.message_delay));
+                let time = self.random.below(40 * start_delay.max(message_delay));
                 self.insert(time, Occurrence::Fail(victim));
             }
         }
@@ -171,7 +176,7 @@ impl Simulation {
 
     fn may_fail(&self, member: usize) -> bool {
         let living = self.living();
-        let failed = self.conditions.members - living - self.conditions.initially_failed;
+        let failed = self.conditions.members - living - self.conditions.initially_failed.len();
         living > 1 && failed < self.conditions.failures && self.members[member].is_alive
     }
 
@@ -236,8 +241,11 @@ impl Simulation {
     }
 
     fn start(&mut self, me: usize, out: &mut Vec<AgreementEnvelope>) {
+        if self.members[me].contributions.len() as u64 == self.conditions.agreements {
+            return;
+        }
         let bit = self.tracked.iter().position(|tracked| *tracked == me);
-        let flag = bit.map_or(u64::MAX, |bit| !(1 << bit));
+        let flag = bit.map_or(-1, |bit| !(1 << bit));
         let known: Vec<_> = self.members[me].detected.iter().collect();
         let all = self.conditions.acknowledges;
         let acknowledged: FailedSet =
@@ -249,13 +257,15 @@ impl Simulation {
     /// Returns from agreements that have a decision, and sends the messages, unless the member fails meanwhile.
     fn finish_step(&mut self, me: usize, mut out: Vec<AgreementEnvelope>) {
         let member = &mut self.members[me];
-        let has_returned = match member.history.take_decision(member.decisions.len() as u64) {
-            Some(decision) => {
-                member.decisions.push(decision);
-                true
+        let mut returned = 0;
+        for sequence in 0..member.contributions.len() as u64 {
+            if let Some(decision) = member.history.take_decision(sequence) {
+                member.decisions.insert(sequence, decision);
+                returned += 1;
             }
-            None => false,
-        };
+        }
+        let has_returned = returned > 0;
+        self.check_dropped(me);
         self.most_kept = self.most_kept.max(self.members[me].history.kept());
         let sends =
             |kind: fn(&AgreementMessage) -> bool| out.iter().any(|sent| kind(&sent.message));
@@ -280,11 +290,26 @@ impl Simulation {
         }
         if fails {
             self.fail(me);
-        } else if has_returned
-            && (self.members[me].decisions.len() as u64) < self.conditions.agreements
-        {
+            return;
+        }
+        for _ in 0..returned {
             let delay = self.draw_delay(self.conditions.start_delay);
             self.insert(delay, Occurrence::Start(me));
+        }
+    }
+
+    /// Checks that all living members have returned from the agreements that a member has dropped.
+    fn check_dropped(&self, me: usize) {
+        let end = self.members[me].history.dropped_below();
+        for (other, member) in self.members.iter().enumerate().filter(|(_, member)| member.is_alive)
+        {
+            for sequence in 0..end {
+                let has_returned = member.decisions.contains_key(&sequence);
+                assert!(
+                    has_returned,
+                    "{me} dropped {sequence}, from which {other} has not returned"
+                );
+            }
         }
     }
 
@@ -309,17 +334,16 @@ impl Simulation {
                 return Err(format!("member {me} returned only from {}", member.decisions.len()));
             }
         }
-        (0..self.conditions.agreements as usize)
-            .try_for_each(|sequence| self.check_agreement(sequence))
+        (0..self.conditions.agreements).try_for_each(|sequence| self.check_agreement(sequence))
     }
 
-    fn check_agreement(&self, sequence: usize) -> Result<(), String> {
+    fn check_agreement(&self, sequence: u64) -> Result<(), String> {
         let all_count = self.conditions.guarantee == Guarantee::Uniform;
         let mut agreed: Option<&Decision> = None;
         for (me, member) in self.members.iter().enumerate() {
-            let Some(decision) = member.decisions.get(sequence) else { continue };
+            let Some(decision) = member.decisions.get(&sequence) else { continue };
             self.check_decision(sequence, decision)
-                .map_err(|e| format!("member {me}: {e}: {decision:?}"))?;
+                .map_err(|e| format!("agreement {sequence}, member {me}: {e}: {decision:?}"))?;
             if all_count || member.is_alive {
                 let first = *agreed.get_or_insert(decision);
                 if decision != first {
@@ -330,9 +354,9 @@ impl Simulation {
         Ok(())
     }
 
-    fn check_decision(&self, sequence: usize, decision: &Decision) -> Result<(), String> {
-        let contribution = |me: usize| self.members[me].contributions.get(sequence);
-        let fail = |what: &str, me: usize| Err(format!("agreement {sequence}: {what} {me}"));
+    fn check_decision(&self, sequence: u64, decision: &Decision) -> Result<(), String> {
+        let contribution = |me: usize| self.members[me].contributions.get(sequence as usize);
+        let fail = |what: &str, me: usize| Err(format!("{what} {me}"));
         let mut missing = FailedSet::new();
         for (bit, &me) in self.tracked.iter().enumerate() {
             let has_contributed = decision.flag >> bit & 1 == 0;
@@ -346,23 +370,17 @@ impl Simulation {
                 missing.insert(me);
             }
         }
-        if self.tracked.len() < TRACKED
-            && decision.flag | ((1 << self.tracked.len()) - 1) != u64::MAX
-        {
+        if self.tracked.len() < TRACKED && decision.flag >> self.tracked.len() != -1 {
             return Err("a bit that no member cleared".into());
-        }
-        let lowest = decision.word as usize;
-        if contribution(lowest).is_none() {
-            return fail("word of a member that did not start", lowest);
-        }
-        if let Some(me) = (0..lowest).find(|me| self.members[*me].is_alive) {
-            return fail("word above that of the living", me);
         }
         if let Some(me) = decision.failed.iter().find(|me| self.members[*me].is_alive) {
             return fail("counts as failed the living", me);
         }
         if !missing.is_subset(&decision.failed) {
             return Err(format!("does not count as failed all of {missing:?}"));
+        }
+        if decision.offer != decision.failed.lowest_absent() as u64 {
+            return Err("offer is not that of the lowest member".into());
         }
         let lacks =
             |me: usize| contribution(me).is_some_and(|(_, acked)| !missing.is_subset(acked));
@@ -391,6 +409,11 @@ fn draw_conditions(random: &mut Random, guarantee: Guarantee, most: u64) -> RunC
         Adversary::Returning,
         Adversary::Roots,
     ];
+    let initially_failed = match random.below(10) {
+        0 => (0..random.below(members as u64) as usize).collect(),
+        1 => (1..members).filter(|_| random.chance(0.5)).collect(),
+        _ => FailedSet::new(),
+    };
     let scales = [0, 1, 10, 100];
     let mut scale = || scales[random.below(4) as usize];
     let (message_delay, detection_delay, start_delay) = (scale(), scale(), scale());
@@ -398,15 +421,12 @@ fn draw_conditions(random: &mut Random, guarantee: Guarantee, most: u64) -> RunC
     RunConditions {
         members,
         guarantee,
-        agreements: 1 + random.below(4) / 3 * 2,
+        agreements: [1, 1, 1, 4][random.below(4) as usize],
+        overlap: 1 + random.below(3),
         adversary: adversaries[random.below(5) as usize],
         failures: [few, members / 2, members - 1][random.below(3) as usize],
         probability: [0.1, 0.5, 1.0][random.below(3) as usize],
-        initially_failed: if random.chance(0.2) {
-            random.below(members as u64) as usize
-        } else {
-            0
-        },
+        initially_failed,
         message_delay,
         detection_delay,
         start_delay,
@@ -453,10 +473,11 @@ fn calm(members: usize, guarantee: Guarantee) -> RunConditions {
         members,
         guarantee,
         agreements: 1,
+        overlap: 1,
         adversary: Adversary::Clock,
         failures: 0,
         probability: 0.0,
-        initially_failed: 0,
+        initially_failed: FailedSet::new(),
         message_delay: 10,
         detection_delay: 10,
         start_delay: 10,
@@ -465,22 +486,200 @@ fn calm(members: usize, guarantee: Guarantee) -> RunConditions {
     }
 }
 
+/// Runs one simulation, whose outcome must be right.
+fn run_one(conditions: RunConditions) -> Simulation {
+    let mut simulation = Simulation::new(conditions, 1);
+    simulation.run();
+    simulation.check().unwrap();
+    simulation
+}
+
 #[test]
 fn messages__without_failures__are_twice_or_four_times_the_edges() {
     for members in [1, 2, 3, 10, 64, 200] {
-        for initially_failed in [0, 1, members / 2, members - 1] {
+        for count in [0, 1, members / 2, members - 1] {
             for (guarantee, each) in [(Guarantee::Survivors, 2), (Guarantee::Uniform, 4)] {
-                let conditions = RunConditions { initially_failed, ..calm(members, guarantee) };
-                let mut simulation = Simulation::new(conditions, 1);
-                simulation.run();
-                simulation.check().unwrap();
-                let edges = (members - initially_failed).saturating_sub(1);
-                assert_eq!(
-                    simulation.messages,
-                    each * edges,
-                    "{members}, {initially_failed} failed"
-                );
+                let initially_failed = (0..count).collect();
+                let simulation =
+                    run_one(RunConditions { initially_failed, ..calm(members, guarantee) });
+                let edges = (members - count).saturating_sub(1);
+                assert_eq!(simulation.messages, each * edges, "{members} members, {count} failed");
             }
         }
     }
+}
+
+#[test]
+fn messages__when_the_root_fails__are_a_few_for_each_member() {
+    for guarantee in [Guarantee::Survivors, Guarantee::Uniform] {
+        for members in [2, 20, 200] {
+            let adversary = Adversary::Roots;
+            let conditions = RunConditions {
+                adversary,
+                failures: 1,
+                probability: 1.0,
+                ..calm(members, guarantee)
+            };
+            let simulation = run_one(conditions);
+            assert!(simulation.living() < members);
+            assert!(simulation.messages <= 8 * members, "{} messages", simulation.messages);
+        }
+    }
+}
+
+#[test]
+fn decisions__are_dropped__once_all_living_members_have_returned() {
+    for guarantee in [Guarantee::Survivors, Guarantee::Uniform] {
+        for overlap in [1, 4] {
+            let simulation =
+                run_one(RunConditions { agreements: 50, overlap, ..calm(9, guarantee) });
+            // Two rounds of overlapping agreements, and one that has begun at another member.
+            let most = 2 * overlap as usize + 1;
+            assert!(simulation.most_kept <= most, "{} kept", simulation.most_kept);
+        }
+    }
+}
+
+/// Members whose messages the test delivers by hand.
+struct Group {
+    members: Vec<Agreement>,
+    /// Messages that have not been delivered: sender, receiver, message.
+    sent: Vec<(usize, usize, AgreementMessage)>,
+}
+
+impl Group {
+    fn new(count: usize, guarantee: Guarantee) -> Self {
+        let none = FailedSet::new();
+        let members = (0..count).map(|me| Agreement::new(count, me, guarantee, &none)).collect();
+        Group { members, sent: Vec::new() }
+    }
+
+    fn handle(&mut self, me: usize, event: AgreementEvent) {
+        let mut out = Vec::new();
+        self.members[me].handle(event, &mut out);
+        self.sent.extend(out.into_iter().map(|(to, message)| (me, to, message)));
+    }
+
+    /// Starts all members. Each clears the bit of its number.
+    fn start(&mut self) {
+        for me in 0..self.members.len() {
+            let contribution = Contribution {
+                flag: !(1 << (me % 64)),
+                offer: me as u64,
+                failed: FailedSet::new(),
+                acknowledged: FailedSet::new(),
+                returned_below: 0,
+            };
+            self.handle(me, AgreementEvent::Start(contribution));
+        }
+    }
+
+    /// Delivers the messages for which `is_delivered` returns true until there is none, and loses the others.
+    fn deliver(&mut self, is_delivered: impl Fn(usize, usize, &AgreementMessage) -> bool) {
+        while !self.sent.is_empty() {
+            let (from, to, message) = self.sent.remove(0);
+            if is_delivered(from, to, &message) {
+                self.handle(to, AgreementEvent::Message { from, message });
+            }
+        }
+    }
+
+    /// Reports the failures of `victims` to all others.
+    fn fail(&mut self, victims: &[usize]) {
+        for me in (0..self.members.len()).filter(|me| !victims.contains(me)) {
+            for &victim in victims {
+                self.handle(me, AgreementEvent::Failed(victim));
+            }
+        }
+    }
+
+    fn flag(&self, me: usize) -> Option<i64> {
+        self.members[me].decision().map(|decision| decision.flag)
+    }
+}
+
+fn is_up(message: &AgreementMessage) -> bool {
+    matches!(message, AgreementMessage::Up { .. })
+}
+
+/// Root 0 and member 1 fail when only member 1 has received the decision.
+fn lose_decision(guarantee: Guarantee) -> Group {
+    let mut group = Group::new(3, guarantee);
+    group.start();
+    group.deliver(|from, to, message| is_up(message) || (from, to) == (0, 1));
+    group.fail(&[0, 1]);
+    group.deliver(|_, to, _| to == 2);
+    group
+}
+
+#[test]
+fn decision_of_failed_members__is_lost__without_uniformity() {
+    let group = lose_decision(Guarantee::Survivors);
+    assert_eq!(group.flag(1), Some(!7));
+    assert_eq!(group.flag(2), Some(!4));
+}
+
+#[test]
+fn decision_of_failed_members__was_not_returned__with_uniformity() {
+    let group = lose_decision(Guarantee::Uniform);
+    assert_eq!(group.flag(1), None);
+    assert_eq!(group.flag(2), Some(!4));
+}
+
+#[test]
+fn new_root__requests_the_decision_that_another_member_has() {
+    let mut group = Group::new(3, Guarantee::Survivors);
+    group.start();
+    group.deliver(|_, to, message| is_up(message) || to == 2);
+    assert_eq!((group.flag(1), group.flag(2)), (None, Some(!7)));
+    group.handle(1, AgreementEvent::Failed(0));
+    assert_eq!(group.sent, [(1, 2, AgreementMessage::Request { root: 1 })]);
+    group.deliver(|_, _, _| true);
+    assert_eq!(group.flag(1), Some(!7));
+}
+
+#[test]
+fn late_decision_of_a_former_root__is_refused() {
+    let mut group = Group::new(3, Guarantee::Survivors);
+    group.start();
+    group.deliver(|_, _, message| is_up(message));
+    let decision = group.members[0].decision().unwrap().clone();
+    group.fail(&[0]);
+    group.deliver(|from, _, _| from == 2);
+    assert_eq!(group.flag(1), Some(!6));
+    let message = AgreementMessage::Down { root: 0, decision, stable: false };
+    group.handle(2, AgreementEvent::Message { from: 0, message });
+    assert_eq!(group.flag(2), None);
+}
+
+#[test]
+fn fuzz__agreement_handles_any_message() {
+    // Number of members in the samples.
+    const MEMBERS: usize = 200;
+    let mut group = Group::new(MEMBERS, Guarantee::Uniform);
+    let corpus: Vec<_> = crate::ft::message::tests::samples()
+        .iter()
+        .map(|message| {
+            let mut bytes = Vec::new();
+            message.encode(&mut bytes);
+            bytes
+        })
+        .collect();
+    let corpus: Vec<&[u8]> = corpus.iter().map(Vec::as_slice).collect();
+    let mut random = Random::new(crate::mutate::seed());
+    crate::mutate::run(&corpus, |input| {
+        if random.chance(0.01) {
+            group = Group::new(
+                MEMBERS,
+                [Guarantee::Survivors, Guarantee::Uniform][random.below(2) as usize],
+            );
+            group.start();
+        }
+        let (from, to) =
+            (random.below(MEMBERS as u64) as usize, random.below(MEMBERS as u64) as usize);
+        if let Some(message) = AgreementMessage::decode(input, MEMBERS) {
+            group.handle(to, AgreementEvent::Message { from, message });
+        }
+        group.sent.clear();
+    });
 }
