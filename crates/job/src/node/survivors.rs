@@ -28,8 +28,8 @@ pub fn watch(own: OwnRank, aborter: &Aborter) {
     }
 }
 
-/// Returns the other ranks of the node that have joined and not finished, each with a descriptor of its process. Marks a
-/// rank whose process has ended already as dead, and leaves it out.
+/// Returns the other ranks of the node that have joined and not finished, each with a descriptor of its process. Marks
+/// a rank whose process has ended already as dead, and leaves it out.
 fn list_others(own: OwnRank) -> Vec<(usize, OwnedFd)> {
     let ranks = own.segment.node_ranks().filter(|&rank| rank != own.rank);
     let open = |rank: usize| {

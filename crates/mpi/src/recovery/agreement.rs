@@ -107,8 +107,8 @@ fn send(
     Ok(())
 }
 
-/// Starts the next agreement of a communicator. `flag` is combined by AND. The lowest living member's `offer` is part of
-/// the decision.
+/// Starts the next agreement of a communicator. `flag` is combined by AND. The decision has the `offer` of the lowest
+/// living member.
 pub(super) fn start(p: &Process, comm: &Comm, flag: i64, offer: u64) -> Result<StartedAgreement> {
     // SAFETY: the worker lives while MPI runs, and no other reference to it exists.
     let worker = unsafe { &mut *p.worker()? };
