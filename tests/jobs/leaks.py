@@ -15,6 +15,9 @@ PROGRAMS = {
 # The smallest program, and one that uses each chapter.
 SMALLEST, CHAPTERS = "init_finalize", "clean_exit"
 SANITIZERS = ("leak", "address", "undefined", "thread")
+# Programs with several threads, and their arguments; messages of the first order accesses of its threads.
+ORDERED = "threads_ordered"
+THREADED = {ORDERED: [], "pt2pt_threads": [], "comm_threads": [], "rma_threads": [], "coll_forms_threads": []}
 # An exit code that differs from a failed check.
 FOUND = 23
 OPTIONS = {name: f"exitcode={FOUND}" for name in ("LSAN_OPTIONS", "ASAN_OPTIONS", "TSAN_OPTIONS")}
@@ -88,6 +91,27 @@ def _make_sanitized(sanitizer):
     return case
 
 
+def _make_threaded(name, args):
+    def case(session):
+        binary = _build(session, f"leaks_{name}_thread", program.source(name), "thread")
+        if binary is None:
+            return session.skip(f"leaks.{name}", "the compiler has no -fsanitize=thread")
+        return _judge(session, f"{name} with -fsanitize=thread", 2, [binary, *args])
+
+    return case
+
+
+def case_thread_sanitizer_finds_a_race(session):
+    """ThreadSanitizer reports the only race of a program with several threads, so that its silence means something."""
+    binary = _build(session, f"leaks_{ORDERED}_thread", program.source(ORDERED), "thread")
+    if binary is None:
+        return session.skip("leaks.thread_sanitizer_finds_a_race", "the compiler has no -fsanitize=thread")
+    outcome = session.mpirun(1, [binary, "race"], timeout=300, env=OPTIONS).finish()
+    if outcome.code != FOUND or outcome.err.count("WARNING: ThreadSanitizer") != 1 or "'unordered'" not in outcome.err:
+        return f"ThreadSanitizer does not report one race: exit code {outcome.code}", outcome.text()
+    return None
+
+
 def _make_memcheck(label, env):
     def case(session):
         for name, args in _programs(session):
@@ -112,6 +136,8 @@ def case_finds_a_leak(session):
 
 for _name, _args in PROGRAMS.items():
     globals()[f"case_{_name}"] = _make_program(_name, _args)
+for _name, _args in THREADED.items():
+    globals()[f"case_thread_sanitizer_{_name}"] = _make_threaded(_name, _args)
 for _sanitizer in SANITIZERS:
     globals()[f"case_{_sanitizer}_sanitizer"] = _make_sanitized(_sanitizer)
 for _label, _env in SETTINGS.items():

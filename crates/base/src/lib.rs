@@ -42,6 +42,7 @@ pub mod memory;
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
+pub mod race_detector;
 pub mod random;
 pub mod refusal;
 pub mod sleepers;

@@ -1,6 +1,7 @@
 //! The word of a lock. It is the ordinary lock that the bias bypasses, and the whole lock if no thread gets a bias.
 
 use super::{Biased, NO_THREAD, count};
+use crate::race_detector;
 use crate::sync::Ordering;
 use crate::wait;
 
@@ -43,10 +44,16 @@ impl Biased {
         self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
+    /// Takes the word, waiting for it. [`Biased::enter_by_word`] tells a race detector nothing: with one, no call takes
+    /// the immediate path.
     pub(super) fn take_word(&self) {
-        if self.try_take_word() {
-            return;
+        if !self.try_take_word() {
+            self.wait_for_word();
         }
+        race_detector::note_acquire(&self.word);
+    }
+
+    fn wait_for_word(&self) {
         self.wanted.fetch_add(1, Ordering::Relaxed);
         let yielded = (0..YIELDS).any(|_| {
             wait::yield_now();
@@ -78,6 +85,7 @@ impl Biased {
     }
 
     pub(super) fn release_word(&self) {
+        race_detector::note_release(&self.word);
         if self.word.load(Ordering::Relaxed) == CONTENDED {
             let passed = self.passed.load(Ordering::Relaxed) + 1;
             self.passed.store(passed, Ordering::Relaxed);

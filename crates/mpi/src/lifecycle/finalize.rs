@@ -282,9 +282,11 @@ impl Process {
                  take the lock; the bias was revoked {}",
                 count(revocations, "time")
             ),
-            false => "the lock is not biased to one thread, because the kernel refuses membarrier \
-                      or FASTPATH_DISABLE=bias is set"
-                .to_owned(),
+            false => {
+                "the lock is not biased to one thread, because the kernel refuses membarrier, \
+                      FASTPATH_DISABLE=bias is set, or the program has ThreadSanitizer"
+                    .to_owned()
+            }
         };
         Some(match json {
             true => format!(

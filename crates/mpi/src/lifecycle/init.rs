@@ -15,6 +15,7 @@ use crate::process::{self, Finders, ForkedChild, Process, ProcessPhase, Runtime,
 use fastpath_base::config::{Config, Key};
 use fastpath_base::exit;
 use fastpath_base::float;
+use fastpath_base::race_detector;
 use fastpath_base::tell;
 use fastpath_base::tell::count;
 use fastpath_base::topology;
@@ -101,7 +102,9 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
     let serves = config.choice(Key::Progress) == "thread";
     let threads = level == MPI_THREAD_MULTIPLE || serves;
     let release_lock = threads.then_some(release_lock as ReleaseLock);
-    if config.is_disabled("bias") {
+    // The immediate path and a bias enter the lock without telling a race detector.
+    let annotated = threads && race_detector::find();
+    if annotated || config.is_disabled("bias") {
         wait::refuse_own_membarrier();
     }
     job.watch().map_err(|e| {
@@ -158,10 +161,11 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
     worker.hooks.on_no_answer = Some(crate::p2p::fault::end_without_answer);
     let worker = exit::store_mut(worker);
     let check = config.flag(Key::Check);
+    let immediate = !check && !annotated;
     let allowed = Allowed {
-        send: !check && !config.is_disabled("sendi"),
-        recv: !check && !config.is_disabled("recvi"),
-        datatype: !check && !config.is_disabled("immediate-datatype"),
+        send: immediate && !config.is_disabled("sendi"),
+        recv: immediate && !config.is_disabled("recvi"),
+        datatype: immediate && !config.is_disabled("immediate-datatype"),
         collective: !crate::coll::counts(),
         traced: crate::tool::traced::start(config, job, threads),
     };
@@ -186,7 +190,7 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
             progress: Cell::default(),
         })
     };
-    let known = match check || (threads && allowed.traced) {
+    let known = match !immediate || (threads && allowed.traced) {
         true => std::ptr::null_mut(),
         false => worker,
     };
