@@ -132,9 +132,10 @@ for command in mpicc mpifort; do
         printed=$("$prefix/bin/$command" ${argument:+"$argument"} 2>&1) || code=$?
         [ $code = 2 ] || fail "$command with a usage error: exit code $code instead of 2"
         case $printed in *"$escape"*) fail "$command prints a control character of its argument" ;; esac
+        ! printf '%s\n' "$printed" | grep -E '^.{81}' || fail "$command prints a line of more than 80 columns"
     done
 done
-echo "ok: usage errors have exit code 2, and print no control character"
+echo "ok: usage errors have exit code 2, fit 80 columns, and print no control character"
 expect "-link_info" "-lmpi_abi" "$prefix/bin/mpicc" -link_info
 expect "-compile_info" "-I" "$prefix/bin/mpicc" -compile_info
 expect "FASTPATH_CC chooses the compiler" "mycc -Dx" \

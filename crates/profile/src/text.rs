@@ -70,7 +70,13 @@ fn write_ranks(report: &Report, out: &mut String) {
 }
 
 /// Titles of [`time_columns`].
-const TIME_TITLES: &str = "     Calls         Time  Wall%   MPI%  Max/mean";
+const TIME_TITLES: &str = "    Calls        Time  Wall%   MPI% Max/mean";
+
+/// Width of the column of functions. With names of usual length, the lines have at most 80 columns.
+fn name_width(report: &Report) -> usize {
+    let names = report.functions.iter().map(|function| function.function.len());
+    names.max().unwrap_or(0).max("Function".len())
+}
 
 /// Formats the number of calls, their time and the imbalance between ranks.
 fn time_columns(report: &Report, totals: &Totals, imbalance: f64) -> String {
@@ -78,16 +84,17 @@ fn time_columns(report: &Report, totals: &Totals, imbalance: f64) -> String {
     let milliseconds = seconds * 1e3;
     let wall = percent(seconds, report.wall_seconds());
     let mpi = percent(seconds, report.mpi_seconds());
-    format!("{calls:>10} {milliseconds:>12.3} {wall:>6.2} {mpi:>6.2} {imbalance:>9.2}")
+    format!("{calls:>9} {milliseconds:>11.3} {wall:>6.2} {mpi:>6.2} {imbalance:>8.2}")
 }
 
 fn write_functions(report: &Report, out: &mut String) {
     section("Time by function (all ranks, milliseconds)", out);
-    _ = writeln!(out, "{:<26} {TIME_TITLES} {:>14}", "Function", "Bytes");
+    let width = name_width(report);
+    _ = writeln!(out, "{:<width$} {TIME_TITLES} {:>14}", "Function", "Bytes");
     for function in &report.functions {
         let times = time_columns(report, &function.totals, function.imbalance);
         let bytes = function.totals.bytes;
-        _ = writeln!(out, "{:<26} {times} {bytes:>14}", function.function);
+        _ = writeln!(out, "{:<width$} {times} {bytes:>14}", function.function);
     }
 }
 
@@ -102,10 +109,11 @@ fn write_sites(report: &Report, out: &mut String) {
 
 fn write_times(report: &Report, out: &mut String) {
     section("Time by call site (largest 20, milliseconds)", out);
-    _ = writeln!(out, "{:<26} {:>4} {TIME_TITLES}", "Function", "Site");
+    let width = name_width(report);
+    _ = writeln!(out, "{:<width$} {:>4} {TIME_TITLES}", "Function", "Site");
     for call in report.calls.iter().take(LARGEST) {
         let times = time_columns(report, &call.totals, call.imbalance);
-        _ = writeln!(out, "{:<26} {:>4} {times}", call.function, call.site);
+        _ = writeln!(out, "{:<width$} {:>4} {times}", call.function, call.site);
     }
 }
 
@@ -118,16 +126,17 @@ fn write_bytes(report: &Report, kind: ByteKind, title: &str, out: &mut String) {
     calls.sort_by_key(|call| std::cmp::Reverse(call.totals.bytes));
     let all: u64 = calls.iter().map(|call| call.totals.bytes).sum();
     section(&format!("{title} (largest 20)"), out);
+    let width = name_width(report);
     _ = writeln!(
         out,
-        "{:<26} {:>4} {:>10} {:>15} {:>13} {:>7}",
+        "{:<width$} {:>4} {:>10} {:>15} {:>13} {:>7}",
         "Function", "Site", "Calls", "Bytes", "Mean", "Bytes%"
     );
     for call in calls.iter().take(LARGEST) {
         let Totals { calls_with_bytes, bytes, .. } = call.totals;
         _ = writeln!(
             out,
-            "{:<26} {:>4} {calls_with_bytes:>10} {bytes:>15} {:>13.1} {:>7.2}",
+            "{:<width$} {:>4} {calls_with_bytes:>10} {bytes:>15} {:>13.1} {:>7.2}",
             call.function,
             call.site,
             call.totals.mean_bytes(),
@@ -138,9 +147,10 @@ fn write_bytes(report: &Report, kind: ByteKind, title: &str, out: &mut String) {
 
 fn write_by_rank(report: &Report, out: &mut String) {
     section("Calls by site and rank (all; time of a call in milliseconds)", out);
+    let width = name_width(report);
     _ = writeln!(
         out,
-        "{:<26} {:>4} {:>5} {:>10} {:>10} {:>10} {:>10} {:>14}",
+        "{:<width$} {:>4} {:>5} {:>8} {:>9} {:>9} {:>9} {:>12}",
         "Function", "Site", "Rank", "Calls", "Max", "Mean", "Min", "Bytes"
     );
     for call in &report.calls {
@@ -150,7 +160,7 @@ fn write_by_rank(report: &Report, out: &mut String) {
                 .map(|seconds| seconds * 1e3);
             _ = writeln!(
                 out,
-                "{:<26} {:>4} {:>5} {:>10} {max:>10.4} {mean:>10.4} {min:>10.4} {:>14}",
+                "{:<width$} {:>4} {:>5} {:>8} {max:>9.4} {mean:>9.4} {min:>9.4} {:>12}",
                 call.function, call.site, rank.rank, totals.calls, totals.bytes
             );
         }
@@ -171,10 +181,17 @@ mod tests {
         assert!(text.contains("the slowest rank has 2.00 x the mean MPI time"), "{text}");
         let sections = text.lines().filter(|line| line.starts_with("@--- ")).count();
         assert_eq!(sections, 6, "{text}");
-        let row =
-            "MPI_Send                      1          1               8           8.0  100.00";
+        let row = "MPI_Send    1          1               8           8.0  100.00";
         assert!(text.contains(row), "{text}");
         assert!(!text.contains("of windows"));
+    }
+
+    #[test]
+    fn text__of_usual_functions_fits_80_columns() {
+        let calls = [("MPI_Allreduce", 1, 1_000_000, 8), ("MPI_Sendrecv", 2, 99_000_000, 1 << 33)];
+        let text = format(&Report::new(vec![rank(0, &calls), rank(1, &calls)], None));
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest.is_some_and(|widest| widest <= 80), "{text}");
     }
 
     #[test]

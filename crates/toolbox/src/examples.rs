@@ -1,6 +1,7 @@
 //! Examples below the help of each command, and in its manual page.
 
 use clap::Command;
+use fastpath_report::screen;
 use std::fmt::Write as _;
 
 /// A command, by its words after `fastpath`, and its examples: command line and purpose.
@@ -156,8 +157,9 @@ const EXAMPLES: &[Examples] = &[
 
 /// Adds each command's examples to the help of that command.
 pub fn attach(command: Command) -> Command {
+    let columns = screen::find_columns();
     EXAMPLES.iter().fold(command, |command, (path, examples)| {
-        let text = format!("Examples:\n{}", format_examples(examples));
+        let text = format!("Examples:\n{}", format_examples(examples, columns));
         let words: Vec<&str> = path.split_whitespace().collect();
         add(command, &words, &text)
     })
@@ -174,14 +176,20 @@ fn add(command: Command, path: &[&'static str], text: &str) -> Command {
 pub fn find(name: &str) -> Option<String> {
     let words = name.strip_prefix("fastpath")?.trim_start_matches('-').replace('-', " ");
     let (_, examples) = EXAMPLES.iter().find(|(path, _)| *path == words)?;
-    Some(format_examples(examples))
+    Some(format_examples(examples, None))
 }
 
-fn format_examples(examples: &[(&str, &str)]) -> String {
+/// Formats examples, with the purpose behind each line, or below it if a row exceeds `columns`.
+fn format_examples(examples: &[(&str, &str)], columns: Option<usize>) -> String {
     let width = examples.iter().map(|(line, _)| line.len()).max().unwrap_or(0);
+    let longest = examples.iter().map(|(_, purpose)| purpose.len()).max().unwrap_or(0);
+    let is_narrow = columns.is_some_and(|columns| width + longest + 4 > columns);
     let mut text = String::new();
     for (line, purpose) in examples {
-        let _ = writeln!(text, "  {line:width$}  {purpose}");
+        let _ = match is_narrow {
+            true => writeln!(text, "  {line}\n      {purpose}"),
+            false => writeln!(text, "  {line:width$}  {purpose}"),
+        };
     }
     text
 }
@@ -210,5 +218,18 @@ mod tests {
             }
         }
         attach(Cli::command()).debug_assert();
+    }
+
+    #[test]
+    fn examples__fit_80_columns_with_each_purpose_behind_or_below_its_line() {
+        for (path, examples) in EXAMPLES {
+            let text = format_examples(examples, Some(80));
+            assert!(text.lines().all(|line| line.len() <= 80), "{path}: {text}");
+        }
+        let examples = [("fastpath info", "settings"), ("fastpath ps --why", "reasons")];
+        let rows = "  fastpath info      settings\n  fastpath ps --why  reasons\n";
+        assert_eq!(format_examples(&examples, Some(29)), rows);
+        let below = "  fastpath info\n      settings\n  fastpath ps --why\n      reasons\n";
+        assert_eq!(format_examples(&examples, Some(28)), below);
     }
 }

@@ -105,7 +105,8 @@ const LAST_MIN: usize = 28;
 /// Indentation of a last column below the others.
 const BELOW: usize = 4;
 
-/// Wraps the text that begins at column `before` of a line, if the line exceeds `columns`.
+/// Wraps the text that begins at column `before` of a line, if the line exceeds `columns`. A text without room beside
+/// the other columns follows them more closely if the line then fits.
 fn fit_line(line: &str, before: usize, columns: Option<usize>) -> String {
     let Some(columns) = columns.filter(|&columns| line.chars().count() > columns) else {
         return format!("{line}\n");
@@ -114,6 +115,10 @@ fn fit_line(line: &str, before: usize, columns: Option<usize>) -> String {
     let (others, last) = line.split_at(at);
     if before + LAST_MIN <= columns {
         return others.to_owned() + wrap(last, columns, before, before).trim_start();
+    }
+    let closer = format!("{}  {last}\n", others.trim_end());
+    if closer.chars().count() <= columns {
+        return closer;
     }
     format!("{}\n{}", others.trim_end(), wrap(last, columns, BELOW, BELOW))
 }
@@ -224,6 +229,17 @@ mod tests {
         let beside = wrap(&format!("  upgrades      {prose}"));
         assert!(beside.starts_with("  upgrades      the first"), "{beside}");
         assert!(beside.contains("\n                "), "{beside}");
+    }
+
+    #[test]
+    fn short_last_column__is_closer_to_a_short_one_that_precedes_it() {
+        let mut table = Table::of("name<10|value<10|origin<");
+        table.row(["payload", "256 B", "assumed"]);
+        table.row(["network", "unknown, so not modelled; pass --wire", "assumed"]);
+        let text = table.to_text_within(Some(50));
+        let rows: Vec<&str> = text.lines().skip(1).collect();
+        let long = "network    unknown, so not modelled; pass --wire";
+        assert_eq!(rows, ["payload    256 B  assumed", long, "    assumed"], "{text}");
     }
 
     #[test]
