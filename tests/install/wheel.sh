@@ -2,7 +2,7 @@
 # Packs a build into the wheel, installs it into a new environment, and uses it there, also after the environment has
 # moved.
 #
-# usage: wheel.sh BUILD [--mpi4py]      (BUILD: target/install/release; --mpi4py: also auditwheel, and mpi4py from source)
+# usage: wheel.sh BUILD [--mpi4py]      (BUILD: target/install/release; --mpi4py: also auditwheel, and mpi4py from source and wheel)
 set -eu
 
 build=$(cd "$1" && pwd)
@@ -90,6 +90,20 @@ use_mpi4py() {
     "$scratch/$1/bin/python" -m pip uninstall -q -y mpi4py
 }
 
+# `use_mpi4py_wheel FOLDER`: runs mpi4py's own wheel for the standard ABI, as soon as PyPI has one. Its users need no
+# compiler.
+use_mpi4py_wheel() {
+    python=$scratch/$1/bin/python
+    if ! "$python" -m pip install -q --no-cache-dir --only-binary :all: 'mpi4py>=4.2' > installed 2>&1; then
+        grep -q 'No matching distribution' installed || fail "mpi4py's wheel cannot be installed: $(cat installed)"
+        echo "NOT RUN: mpi4py's own wheel for the standard ABI: pip finds no version 4.2 or later"
+        return
+    fi
+    expect "mpi4py's own wheel runs on 4 ranks" "Hello, World! I am process 3 of 4" \
+        timeout 120 "$scratch/$1/bin/mpiexec" -n 4 "$python" -m mpi4py.bench helloworld
+    "$python" -m pip uninstall -q -y mpi4py
+}
+
 # `audit`: what auditwheel says of the tag.
 audit() {
     tools=$(XDG_CACHE_HOME=$tests_cache "$root/tests/harness/packages.py" python auditwheel) || fail "no auditwheel"
@@ -97,7 +111,7 @@ audit() {
 }
 
 use environment
-[ "${2-}" != --mpi4py ] || { audit; use_mpi4py environment; }
+[ "${2-}" != --mpi4py ] || { audit; use_mpi4py environment; use_mpi4py_wheel environment; }
 mv environment "moved here"
 use "moved here"
 mv "moved here" environment
