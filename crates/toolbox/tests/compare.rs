@@ -333,6 +333,10 @@ fn stored_results__are_compared_in_json_and_markdown_too() {
     assert!(page.contains("| latency") && page.contains("slower"), "{page}");
     let output = compare_stored(&[&before, &now, "--json", "-"]);
     assert_eq!(serde_json::from_str::<Value>(&stdout(&output)).unwrap(), value);
+    let output = compare_stored(&[&before, &now, "--markdown", "-"]);
+    assert_eq!(stdout(&output), page, "the table is not printed");
+    let output = compare_stored(&[&before, &now, "--markdown", "-", "--json", "-"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
     for option in ["--keep", "--readme"] {
         let output = compare_stored(&[&before, &now, option, json.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(2));

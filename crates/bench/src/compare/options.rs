@@ -44,7 +44,7 @@ pub struct CompareOptions {
     /// Write the comparison to this file as JSON; `-`: to standard output, instead of the table
     #[arg(help_heading = "Output", long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write the comparison to this file as Markdown
+    /// Write the comparison to this file as Markdown; `-`: to standard output, instead of the table
     #[arg(help_heading = "Output", long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
     /// Update the table in this file between `<!-- comparison: ... -->` and `<!-- end of comparison -->`

@@ -1,7 +1,7 @@
 //! Execution of `fastpath compare`: with peers, with two stored results, with a stored comparison.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use std::time::Duration;
 
@@ -78,25 +78,41 @@ fn compare_stored(options: &CompareOptions, before: &str, now: &str) -> Result<u
     let changes = stored::compare(&read_side(before)?, &read_side(now)?, rule);
     let json = || ChangeReport::new(&changes, rule).format_json();
     let table = || show::format_changes(&changes, rule, options.view.find_view());
-    let said = output::print(&if is_json_printed(options) { json() } else { table() });
+    let page = || show::format_changes_page(&changes, rule);
+    let said = output::print(&match printed_form(options) {
+        Form::Json => json(),
+        Form::Markdown => page(),
+        Form::Table => table(),
+    });
     if said.is_err() {
         // Standard output failed; print the result to standard error instead, so that it is not lost.
         tell::lines(&table());
     }
     let written = files.json.map_or(Ok(()), |target| target.finish(&json()));
-    let page = || show::format_changes_page(&changes, rule);
     let page = files.markdown.map_or(Ok(()), |target| target.finish(&page()));
     said.and(written).and(page)?;
     Ok(changes.exit_code())
 }
 
-/// Whether standard output gets JSON instead of the table.
-fn is_json_printed(options: &CompareOptions) -> bool {
-    options.json.as_deref().is_some_and(is_standard)
+/// Form in which standard output gets the result.
+enum Form {
+    Table,
+    Json,
+    Markdown,
+}
+
+fn printed_form(options: &CompareOptions) -> Form {
+    let prints = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_standard);
+    match (prints(&options.json), prints(&options.markdown)) {
+        (true, _) => Form::Json,
+        (false, true) => Form::Markdown,
+        (false, false) => Form::Table,
+    }
 }
 
 fn show_stored(options: &CompareOptions, path: &str) -> Result<u8> {
-    let comparison = Comparison::from_json(&read(path)?).with_context(|| path.to_owned())?;
+    let hint = || format!("{path}: pass two results of `fastpath bench`, or one comparison");
+    let comparison = Comparison::from_json(&read(path)?).with_context(hint)?;
     if options.keep.is_some() {
         bail!("--keep needs a comparison that is measured (--peer); omit --keep");
     }
@@ -124,9 +140,17 @@ impl Files {
             None => None,
         };
         let is_file = |path: &&Path| !is_standard(path);
+        if [&options.json, &options.markdown]
+            .iter()
+            .all(|path| path.as_deref().is_some_and(is_standard))
+        {
+            bail!(
+                "--json and --markdown cannot both write to standard output; name a file for one"
+            );
+        }
         Ok(Files {
             json: open(options.json.as_deref().filter(is_file))?,
-            markdown: open(options.markdown.as_deref())?,
+            markdown: open(options.markdown.as_deref().filter(is_file))?,
             levels: match &options.levels {
                 Some(path) => Some(read(&path.to_string_lossy())?),
                 None => None,
@@ -271,9 +295,10 @@ fn run_rounds(
 
 fn tell(options: &CompareOptions, files: Files, comparison: &Comparison) -> Result<()> {
     let table = || show::format_comparison(comparison, options.view.find_view());
-    let text = match is_json_printed(options) {
-        true => comparison.format_json(),
-        false => table(),
+    let text = match printed_form(options) {
+        Form::Json => comparison.format_json(),
+        Form::Markdown => markdown::format_page(comparison, files.levels.as_deref()),
+        Form::Table => table(),
     };
     let said = output::print(&text);
     if said.is_err() {
