@@ -9,6 +9,7 @@
 //! | [`sleepers`] | sleeping threads of a process, and which one to wake |
 //! | [`wait`] | futexes between processes, yielding, the expedited membarrier |
 //! | [`topology`] | usable processors, cores, NUMA nodes, cgroup quota and memory |
+//! | [`device`] | memory of devices: recognition of pointers, copies by the driver |
 //! | [`fd`] | descriptors that stay open, compared before use |
 //! | [`exit`] | values that live until the library drops them at the exit of the process |
 //! | [`entropy`] | random bytes of the system, for secrets |
@@ -28,6 +29,7 @@ pub mod clock;
 pub mod code;
 pub mod config;
 pub mod copy;
+pub mod device;
 pub mod entropy;
 pub mod exit;
 pub mod fd;

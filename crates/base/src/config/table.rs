@@ -52,6 +52,9 @@ pub struct Variable {
 /// Words of `FASTPATH_WAIT`.
 pub const WAIT_MODES: &[&str] = &["auto", "spin", "yield", "sleep"];
 
+/// Words of `FASTPATH_GPU`.
+pub const GPU: &[&str] = &["auto", "on", "off"];
+
 /// Words of `FASTPATH_PROGRESS`.
 pub const PROGRESS: &[&str] = &["none", "thread"];
 
@@ -156,6 +159,10 @@ variables! {
     Device "FASTPATH_DEVICE" ValueKind::Text, "auto", false,
         "RDMA adapter, such as mlx5_0, or mlx5_0:1 for its first port; auto: the first adapter \
          with an active port";
+    Gpu "FASTPATH_GPU" ValueKind::Choice(GPU), "auto", false,
+        "whether buffers may be in the memory of a GPU: auto (if the program has loaded the GPU's \
+         driver before MPI_Init, or the host has a GPU and the program can load libraries), on, or \
+         off; with off, host memory is assumed";
     MaxInline "FASTPATH_MAX_INLINE" ValueKind::BytesOrAuto, "auto", false,
         "bytes of inline data to request from an RDMA adapter, which may grant another size; auto: \
          the size stored by `fastpath tune inline`, else 220";
