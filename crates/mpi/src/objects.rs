@@ -13,4 +13,5 @@ pub mod op;
 pub mod operation;
 pub(crate) mod shared_buffers;
 pub(crate) mod shared_lines;
+pub mod staging;
 pub mod topology;

@@ -21,6 +21,7 @@ pub mod partitioned;
 pub mod probe;
 pub mod request;
 pub mod slow;
+pub(crate) mod staged;
 pub(crate) mod word_exchange;
 
 use crate::common::consts::*;

@@ -34,6 +34,7 @@ use crate::objects::hot::Allowed;
 use crate::objects::info::Info;
 use crate::objects::op::Op;
 use crate::objects::operation::Extras;
+use crate::objects::staging::StagedRequests;
 use crate::process::background::ProgressThread;
 use fastpath_base::config::Config;
 use fastpath_base::sync::{AtomicU32, Ordering};
@@ -104,6 +105,8 @@ pub struct Process {
     /// Operations that the MPI layer runs itself behind requests.
     pub extras: Extras<Process>,
     pub(crate) spare_blocks: Spare,
+    /// Copies of device memory of outstanding requests.
+    pub(crate) staged: StagedRequests,
     /// The buffer of buffered sends.
     pub attached: AttachedBuffer,
     pub(crate) spare_buffers: SpareAttachedBuffers,
@@ -370,6 +373,7 @@ impl Process {
             own_handler_is_set: Cell::new(false),
             extras: Extras::new(),
             spare_blocks: Spare::new(),
+            staged: StagedRequests::new(),
             attached: AttachedBuffer::new(),
             spare_buffers: SpareAttachedBuffers::new(),
             sessions: HandleTable::new(),

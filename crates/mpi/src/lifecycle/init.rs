@@ -13,6 +13,7 @@ use crate::p2p::request;
 use crate::process::background::ProgressThread;
 use crate::process::{self, Finders, ForkedChild, Process, ProcessPhase, Runtime, failures};
 use fastpath_base::config::{Config, Key};
+use fastpath_base::device;
 use fastpath_base::exit;
 use fastpath_base::float;
 use fastpath_base::race_detector;
@@ -161,7 +162,13 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
     worker.hooks.on_no_answer = Some(crate::p2p::fault::end_without_answer);
     let worker = exit::store_mut(worker);
     let check = config.flag(Key::Check);
-    let immediate = !check && !annotated;
+    let devices = device::start(match config.choice(Key::Gpu) {
+        "on" => device::Setting::On,
+        "off" => device::Setting::Off,
+        _ => device::Setting::Auto,
+    });
+    // The immediate path can neither check a call, nor recognise device memory, nor report its lock to a tool.
+    let immediate = !check && !annotated && !devices;
     let allowed = Allowed {
         send: immediate && !config.is_disabled("sendi"),
         recv: immediate && !config.is_disabled("recvi"),

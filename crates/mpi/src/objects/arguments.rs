@@ -2,6 +2,7 @@
 
 use crate::objects::comm::Comm;
 use crate::objects::datatype::Datatype;
+use crate::objects::staging::Staging;
 use fastpath_protocol::buffer::Buffer;
 use std::rc::Rc;
 
@@ -38,6 +39,8 @@ pub struct Args {
 pub(crate) struct CheckedArguments {
     pub comm: Rc<Comm>,
     pub buffer: Buffer,
+    /// Copy in host memory, if the program's buffer is in device memory. `buffer` is then the copy.
+    pub staging: Option<Rc<Staging>>,
     /// Datatype of the buffer; `None` for a message to or from `MPI_PROC_NULL` without a datatype.
     pub datatype: Option<Rc<Datatype>>,
 }

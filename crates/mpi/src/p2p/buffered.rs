@@ -6,6 +6,7 @@ use crate::common::error::{Error, Result};
 use crate::common::status::Status;
 use crate::objects::attached::{AttachedBuffer, BufferCell};
 use crate::objects::datatype::name_special;
+use crate::objects::staging::refuse_device;
 use crate::p2p::request::{self, Operation};
 use crate::p2p::slow::{self, charged_to};
 use crate::process::Process;
@@ -53,6 +54,9 @@ pub fn attach(p: &Process, owner: Owner, address: usize, size: i64) -> Result {
             MPI_ERR_ARG,
             format!("the size {size} is negative: pass 0 or more"),
         ));
+    }
+    if address != MPI_BUFFER_AUTOMATIC && size > 0 {
+        refuse_device(std::ptr::with_exposed_provenance_mut(address))?;
     }
     if address == MPI_IN_PLACE || (address == 0 && size > 0) {
         let text = format!(

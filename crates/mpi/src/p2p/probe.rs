@@ -9,6 +9,7 @@ use crate::objects::arguments::Args;
 use crate::p2p::channel::deadlock;
 use crate::p2p::fault;
 use crate::p2p::slow::{self, Senders};
+use crate::p2p::staged;
 use crate::process::{Process, ProcessPart, Runtime, failures};
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::recv::ProbedMessage;
@@ -173,6 +174,7 @@ pub unsafe fn imrecv(
             .recv_matched(token, buffer)
             .map_err(|fault| fault::explain(fault, &args, 0, 0))?;
         slow::keep(p, id, watched);
+        staged::keep(p, id, &checked);
         let request = (*worker).requests.get_mut(id);
         request.user = found.comm;
         Ok(request.handle as usize)

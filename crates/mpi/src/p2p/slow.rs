@@ -36,6 +36,7 @@ use crate::objects::comm::Comm;
 use crate::objects::hot;
 use crate::p2p::channel::deadlock;
 use crate::p2p::fault::explain;
+use crate::p2p::staged;
 use crate::p2p::{Immediate, fill_status, find_source, named_want, source_of, try_copy, try_send};
 use crate::process::background::ProgressGuard;
 use crate::process::{self, Process};
@@ -104,6 +105,7 @@ pub(crate) unsafe fn post_send(
 ) -> Result<StartOutcome> {
     let comm = &checked.comm;
     let bytes = buffer.bytes;
+    staged::load(checked)?;
     let send = SendArgs {
         peer: comm.peer_group().world_ranks()[args.peer as usize],
         key: comm.context.key(comm.rank),
@@ -118,6 +120,7 @@ pub(crate) unsafe fn post_send(
     if let StartOutcome::Request(id) = started {
         // SAFETY: the request was just started, by the worker that lives while MPI runs.
         unsafe { (*worker).requests.get_mut(id).user = args.comm };
+        staged::keep(p, id, checked);
     }
     Ok(started)
 }
@@ -150,6 +153,7 @@ unsafe fn post_recv<const LATER: bool>(
         };
         let id = started.map_err(|fault| explain(fault, args, checked.buffer.bytes, 0))?;
         (*worker).requests.get_mut(id).user = args.comm;
+        staged::keep(p, id, checked);
         Ok(id)
     }
 }
@@ -231,7 +235,7 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
             }
             StartOutcome::Request(id) => {
                 wait_complete(worker, id, &note(name, &checked.comm, &args, checked.buffer.bytes));
-                settle(&p, id);
+                let _ = settle(&p, id); // a send stores nothing
                 let fault = (*worker).requests.get(id).fault;
                 match fault {
                     Fault::None => {
@@ -372,8 +376,8 @@ unsafe fn recv_slow(
         let id = start_recv(&p, &checked, &args)?;
         wait_complete(worker, id, &note(name, &checked.comm, &args, checked.buffer.bytes));
         trace::share_time_of(Point::Waited);
-        settle(&p, id);
-        finish_recv(worker, id, &args, status)
+        let stored = settle(&p, id);
+        finish_recv(worker, id, &args, status).and(stored)
     }
 }
 

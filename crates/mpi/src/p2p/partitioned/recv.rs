@@ -13,6 +13,7 @@ use crate::objects::arguments::CheckedArguments;
 use crate::p2p::channel::{Channel, Ticket};
 use crate::p2p::request::{self, Notice, Operation, PollCondition};
 use crate::p2p::slow;
+use crate::p2p::staged;
 use crate::process::Process;
 use fastpath_protocol::buffer::Buffer;
 use std::borrow::Cow;
@@ -61,6 +62,7 @@ pub unsafe fn make_recv(p: &Process, args: Args, partitions: i32) -> Result<usiz
         return Err(Error::new(MPI_ERR_TAG, text).with_advice(Some(advice)));
     }
     let checked = slow::check_recv(p, &all)?;
+    staged::refuse(checked.as_ref())?;
     let mut awaited = None;
     if let Some(checked) = &checked {
         let (context, tag) = offer_route(&checked.comm, args.tag);

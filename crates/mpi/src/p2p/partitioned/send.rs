@@ -16,6 +16,7 @@ use crate::objects::datatype::Datatype;
 use crate::p2p::channel::{Channel, Ticket};
 use crate::p2p::request::{self, MarkedRequest, Notice, Operation, PollCondition, empty_status};
 use crate::p2p::slow;
+use crate::p2p::staged;
 use crate::process::Process;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::wire::SHORT_LIMIT;
@@ -89,6 +90,7 @@ impl Drop for SendMarks {
 pub unsafe fn make_send(p: &Process, args: Args, partitions: i32) -> Result<usize> {
     let all = whole(args, partitions)?;
     let checked = slow::check_send(p, &all)?;
+    staged::refuse(checked.as_ref())?;
     let partitions = partitions as u32;
     let mut offer = Offer { partitions, bytes: 0, first: 0 };
     if let Some(checked) = &checked {

@@ -48,8 +48,9 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
         free_operation(p, id, index)?;
         release_unused(p);
     } else if found.state == RequestState::Complete {
-        slow::settle(p, id);
+        let stored = slow::settle(p, id);
         free_plain(p, id)?;
+        stored?;
     } else {
         found.detached = true;
     }

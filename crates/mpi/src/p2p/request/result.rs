@@ -87,10 +87,11 @@ pub(super) fn read_result(p: &Process, named: &NamedRequest) -> Result<(Status, 
             if is_pending_failure(p, named) {
                 return Err(describe_pending(p, id));
             }
-            slow::settle(p, id);
+            let stored = slow::settle(p, id);
             // SAFETY: INSIDE: the look-ups of the source's rank and of the error's text also only read.
             let request = unsafe { (*pool(p)?).get(id) };
-            Ok((status_of(request), error_of(p, request)))
+            let failed = || stored.err().map(|error| error.on_comm(request.user));
+            Ok((status_of(request), error_of(p, request).or_else(failed)))
         }
         NamedRequest::Operation(index) => {
             if let Some(Some(Extra::Operation { result, .. })) = p.extras.slots_mut().get_mut(index)

@@ -4,6 +4,7 @@ use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::objects::arguments::{Args, CheckedArguments};
 use crate::objects::comm::Comm;
+use crate::p2p::staged::stage;
 use crate::process::Process;
 use fastpath_protocol::buffer::Buffer;
 
@@ -15,7 +16,7 @@ pub(super) fn check(p: &Process, args: &Args) -> Result<CheckedArguments> {
     if args.datatype == MPI_DATATYPE_NULL && args.peer == MPI_PROC_NULL {
         // A message to or from `MPI_PROC_NULL` moves no data, so it needs no datatype.
         let buffer = Buffer::contiguous(args.buf, 0);
-        return Ok(CheckedArguments { comm, buffer, datatype: None });
+        return Ok(CheckedArguments { comm, buffer, staging: None, datatype: None });
     }
     let datatype = p.datatype(args.datatype)?;
     if !datatype.is_supported() {
@@ -34,7 +35,8 @@ pub(super) fn check(p: &Process, args: &Args) -> Result<CheckedArguments> {
         Error::new(MPI_ERR_COUNT, "the count times the datatype's size does not fit 64 bits")
     })?;
     datatype.check_address(args.buf, buffer.bytes)?;
-    Ok(CheckedArguments { comm, buffer, datatype: Some(datatype) })
+    let (buffer, staging) = stage(buffer)?;
+    Ok(CheckedArguments { comm, buffer, staging, datatype: Some(datatype) })
 }
 
 /// Checks a send. `None` means `MPI_PROC_NULL`.

@@ -7,6 +7,7 @@ use crate::objects::arguments::{Args, CheckedArguments, Mode};
 use crate::objects::attached::{AttachedBuffer, BufferCell};
 use crate::objects::comm::Comm;
 use crate::p2p::fault;
+use crate::p2p::staged;
 use crate::process::{self, Process, Runtime};
 use fastpath_base::heap::may_fail;
 use fastpath_base::sync::Ordering;
@@ -52,6 +53,7 @@ fn release(request: &Request) {
     if let Some(checks) = p.checks() {
         checks.forget(request.id());
     }
+    staged::release(p, request);
     if request.owned {
         let mut length = request.bytes as usize;
         if request.charged {
@@ -76,6 +78,7 @@ pub(crate) unsafe fn send(
     p: &Process, checked: &CheckedArguments, args: &Args,
 ) -> Result<StartOutcome> {
     super::watched::refuse_settled(p, checked, args)?;
+    staged::load(checked)?;
     let (_record, buffer) = super::watch(p, args, RequestKind::Send, checked)?;
     let bytes = buffer.bytes;
     let need = cost(p, bytes);

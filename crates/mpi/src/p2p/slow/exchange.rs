@@ -83,7 +83,7 @@ unsafe fn sendrecv_slow(name: &'static str, out: Args, into: Args, status: *mut 
                         id,
                         &note(name, &checked.comm, &out, checked.buffer.bytes),
                     );
-                    settle(&p, id);
+                    let _ = settle(&p, id); // a send stores nothing
                     let fault = (*worker).requests.get(id).fault;
                     (*worker).requests.free(id);
                     if fault != Fault::None {
@@ -105,9 +105,9 @@ unsafe fn sendrecv_slow(name: &'static str, out: Args, into: Args, status: *mut 
                     return result;
                 }
                 wait_complete(worker, id, &note(name, &checked.comm, &into, checked.buffer.bytes));
-                settle(&p, id);
+                let stored = settle(&p, id);
                 let received = finish_recv(worker, id, &into, status);
-                result.and(received)
+                result.and(received).and(stored)
             }
             _ => {
                 fill_status(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
@@ -237,6 +237,7 @@ pub(crate) fn refuse_alias(p: &Process, out: &Args, into: &Args) -> Result {
 /// Returns the packed contents of a send buffer, at least one byte long. Safety: see USER'S BUFFER.
 pub(crate) unsafe fn pack_copy(p: &Process, args: &Args) -> Result<(Box<[u8]>, i64)> {
     let checked = checked::check(p, args)?;
+    staged::load(&checked)?;
     let bytes = checked.buffer.bytes as usize;
     let mut copy = vec![0_u8; bytes.max(1)].into_boxed_slice();
     // SAFETY: USER'S BUFFER; the copy has the message's length.

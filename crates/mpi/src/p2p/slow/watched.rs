@@ -67,12 +67,14 @@ pub(crate) fn keep(p: &Process, id: RequestId, watched: Option<CheckedMessage>) 
     }
 }
 
-/// Removes the record from a request that has ended, and compares it.
+/// Removes the record from a request that has ended, and compares it. Then stores received data to device memory.
+/// Errors: the data could not be stored.
 #[inline]
-pub(crate) fn settle(p: &Process, id: RequestId) {
+pub(crate) fn settle(p: &Process, id: RequestId) -> Result {
     if let (Some(checks), Ok(worker)) = (p.checks(), p.worker()) {
         checks.settle(worker, id);
     }
+    staged::settle(p, id)
 }
 
 #[cold]
