@@ -141,6 +141,16 @@ def case_hosts(session):
     return None
 
 
+def case_reported(session):
+    """A report of waiting ranks shows the dead ones, and that a communicator is revoked."""
+    outcome = session.mpirun(3, [session.binary("failures"), "stuck"], options=OPTIONS, timeout=3).finish()
+    problem = outcome.problem(124, quiet=False)
+    for wanted in ["waits in MPIX_Comm_agree", "MPI_Comm_dup, revoked", "was ended by signal 9"]:
+        if not problem and wanted not in outcome.err:
+            problem = f"{wanted!r} is not reported"
+    return (problem, outcome.text()) if problem else None
+
+
 def case_killed(session):
     """Ranks of a program that repairs its communicator are killed at random moments, until one is left. Its sums are
     right all the time."""

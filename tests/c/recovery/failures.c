@@ -372,6 +372,19 @@ static void fatal(void)
         usleep(1000);
 }
 
+/* One rank never agrees, so the others wait for ever on a communicator that is revoked. */
+static void stuck(void)
+{
+    int flag = 1;
+    lose_last();
+    if (rank == 0)
+        for (;;)
+            sleep(1);
+    await_failures(comm, 1);
+    MPIX_Comm_revoke(comm);
+    MPIX_Comm_agree(comm, &flag);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -405,6 +418,8 @@ int main(int argc, char **argv)
         windows_files(argv[2]);
     else if (!strcmp(which, "respawned"))
         respawned(argv[0]);
+    else if (!strcmp(which, "stuck"))
+        stuck();
     else if (!strcmp(which, "fatal"))
         fatal();
     else if (!strcmp(which, "abort"))

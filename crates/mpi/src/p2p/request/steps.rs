@@ -13,6 +13,7 @@ use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::waiting::{Note, Title};
 use fastpath_protocol::{RequestId, RequestState};
 use fastpath_segment::AwaitedRanks;
+use std::fmt::Write;
 
 /// Flag of [`Note::comm`]: the value is the index of an operation, not the handle of a communicator.
 pub(super) const OPERATION: usize = 1 << 63;
@@ -45,6 +46,12 @@ pub(crate) fn name_wait(handle: usize, peer: Option<u32>) -> Title {
 fn fixed_title<const N: usize>(comm: &Comm) -> FixedString<N> {
     let mut title = FixedString::default();
     let _ = comm.write_title(&mut title);
+    let dead = comm.faults.failed().len();
+    let _ = match comm.faults.revoked.get() {
+        true => write!(title, ", revoked"),
+        false if dead > 0 => write!(title, ", {dead} dead"),
+        false => Ok(()),
+    };
     title
 }
 
