@@ -169,10 +169,13 @@ def case_terminated(session):
 def case_stopped(session):
     """A stopped rank is reported as stopped, with the way to resume it; ranks that wait for it are no deadlock."""
     for how in ["await-work", "ring"]:
-        job = _start(session, 2, how)
+        job = _start(session, 2, how, timeout=8)
         _await_ready(job, 2)
         pid = _pid_of(job, 1)
         os.kill(pid, signal.SIGSTOP)
+        # On a busy machine the process may first have to get a processor.
+        while processes.stat(pid)[:1] != ["T"] and job.process.poll() is None:
+            time.sleep(0.01)
         stopped = rf"rank 1 .* is stopped by a signal \(SIGSTOP, SIGTSTP\): `kill -CONT {pid}` resumes it"
         answer = _judge(job.finish(), None, listed=[stopped, "rank 0 .* waits in MPI_Recv, peer 1"])
         if answer:
