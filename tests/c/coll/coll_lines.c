@@ -1,5 +1,5 @@
 /* test: ranks=3,4,5,8 timeout=120 mistakes=yes
-   env=FASTPATH_COLL=barrier:lines,bcast:lines,allreduce:lines,allgather:lines,reduce:shared,alltoall:shared
+   test: env=FASTPATH_COLL=barrier:lines,bcast:lines,allreduce:lines,allgather:lines,reduce:shared,alltoall:shared
    Collective calls through shared lines and, with longer data, through shared buffers: lengths around each limit,
    roots in turn, several communicators in turn, more calls than the memory has sets, different lengths. The argument
    is the number of rounds (default 20). */

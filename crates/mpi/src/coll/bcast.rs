@@ -69,10 +69,15 @@ pub(super) async unsafe fn run_as<F: Fabric>(
     unsafe {
         match how {
             choose::Bcast::Flat => flat(f, data, root).await,
-            choose::Bcast::Lines if data.bytes() > CALL_BYTES as u64 => match f.shared()? {
-                Some(buffers) => f.apart(lines::bcast_long(f, buffers, data, root)).await,
-                None => binomial(f, data, root).await,
-            },
+            choose::Bcast::Lines if data.bytes() > CALL_BYTES as u64 => {
+                match (f.shared()?, f.lines()?) {
+                    (Some(buffers), Some(first)) => {
+                        let begin = || f.lines();
+                        f.apart(lines::bcast_long(f, buffers, first, begin, data, root)).await
+                    }
+                    _ => binomial(f, data, root).await,
+                }
+            }
             choose::Bcast::Lines if let Some(lines) = f.lines()? => {
                 f.apart(lines::bcast(&lines, data, root)).await
             }

@@ -54,6 +54,12 @@ pub trait Fabric {
         false
     }
 
+    /// Returns whether the members have shared lines already. The value is equal on all members.
+    #[inline]
+    fn has_lines(&self) -> bool {
+        false
+    }
+
     /// Begins a call through the shared lines of the members, if there are any. All members make this call in the same
     /// collective call.
     fn lines(&self) -> Result<Option<impl Lines>> {
@@ -195,6 +201,11 @@ impl Fabric for Channel<'_> {
     #[inline]
     fn may_line(&self) -> bool {
         lines::mapped::may_be_there(self)
+    }
+
+    #[inline]
+    fn has_lines(&self) -> bool {
+        lines::mapped::are_there(self)
     }
 
     #[inline]

@@ -7,7 +7,7 @@
 use super::arguments::Collective;
 use super::fabric::drive;
 use super::inter::InterCollective;
-use super::{nonblocking, open};
+use super::{lines, nonblocking, open};
 use crate::common::consts::MPI_ERR_ARG;
 use crate::common::error::{Error, Result};
 use crate::objects::comm::Comm;
@@ -70,9 +70,15 @@ impl Form {
         let (request, made) = match self {
             Form::Blocking => {
                 let f = open(p, &comm);
-                let call = read(&comm)?;
-                // SAFETY: CALL'S BUFFERS.
-                return drive(unsafe { call.run(&f) });
+                let result = match read(&comm) {
+                    // SAFETY: CALL'S BUFFERS.
+                    Ok(call) => drive(unsafe { call.run(&f) }),
+                    Err(error) => Err(error),
+                };
+                if result.is_err() {
+                    lines::mapped::end_failed(&f);
+                }
+                return result;
             }
             Form::Nonblocking(request) | Form::Persistent(request) if request.is_null() => {
                 return Err(Error::new(

@@ -4,8 +4,10 @@
 //!
 //! **BUFFERS.** A member writes its own buffer before a synchronization. Until the next synchronization, it reads the
 //! buffers of others or combines its part of them. Each member uses its two buffers in turn. A member writes a buffer
-//! again only after the synchronization that follows its write of the other buffer. By then all members have read the
-//! buffer. A broadcast ([`lines::bcast_long`]) does not synchronize, so the next call does so first.
+//! again only after all members have read it. If messages synchronize the members, the synchronization that follows the
+//! write of the other buffer tells so. If lines do, the member waits for the end of the last call in which others read
+//! the buffer. A communicator that has lines always uses them. Its calls take turns by their numbers, which agree even
+//! after a member has refused a call.
 //!
 //! Reference: Graham and Shipman, MPI Support for Multi-core Architectures: Optimized Shared Memory Collectives (2008).
 #![allow(unsafe_code)]
@@ -23,6 +25,7 @@ use crate::common::consts::MPI_ERR_TRUNCATE;
 use crate::common::error::{Error, Result, SAME_ON_ALL_RANKS};
 pub(super) use crate::objects::shared_buffers::SharedBuffers;
 use crate::objects::shared_buffers::{BufferTurn, CallSize};
+use crate::objects::shared_lines::sequence_of;
 use fastpath_base::clock;
 use fastpath_base::copy::{CopyLoop, copy_with};
 use fastpath_protocol::buffer::Buffer;
@@ -43,19 +46,40 @@ struct SharedRun<'f, F> {
     /// Nanoseconds of this member's copies and arithmetic since its last report to rank 0.
     busy_ns: u64,
     is_first: bool,
+    /// Number of the collective call and of the next piece, added, if lines synchronize the members.
+    next_turn: Option<u64>,
 }
 
 impl<'f, F: Fabric> SharedRun<'f, F> {
-    /// Begins a call. If members may still read the buffers of a broadcast, synchronizes them first. `bytes` must be
-    /// equal on all members.
-    async fn begin(
-        f: &'f F, buffers: &'f SharedBuffers, which: CallSize, bytes: u64,
-    ) -> Result<Self> {
-        let mut run = SharedRun { f, buffers, which, busy_ns: 0, is_first: true };
-        if buffers.has_readers.take() {
-            drop(run.meet(bytes).await?);
+    fn new(f: &'f F, buffers: &'f SharedBuffers, which: CallSize) -> Self {
+        SharedRun { f, buffers, which, busy_ns: 0, is_first: true, next_turn: None }
+    }
+
+    /// Begins a call of lines, if they synchronize the members.
+    fn lines(&self) -> Result<Option<impl Lines + use<'f, F>>> {
+        let f = self.f;
+        match f.may_line() && (f.room() == JobProcessors::Own || f.has_lines()) {
+            true => f.lines(),
+            false => Ok(None),
         }
-        Ok(run)
+    }
+
+    /// Begins the next piece. Returns its buffers, of which the own one is free, and its first call of lines.
+    async fn next_piece(&mut self) -> Result<(BufferTurn<'f>, Option<impl Lines + use<'f, F>>)> {
+        let lines = self.lines()?;
+        let turn = match &lines {
+            None => self.buffers.turn(),
+            Some(lines) => {
+                let number = self.next_turn.unwrap_or_else(|| sequence_of(lines.number()));
+                self.next_turn = Some(number + 1);
+                let turn = self.buffers.turn_of(number);
+                if let Some(before) = turn.note_reading(lines.number()) {
+                    lines.wait_for_end(before).await?;
+                }
+                turn
+            }
+        };
+        Ok((turn, lines))
     }
 
     fn time(&mut self, work: impl FnOnce()) {
@@ -76,20 +100,13 @@ impl<'f, F: Fabric> SharedRun<'f, F> {
         (std::mem::take(&mut self.busy_ns), before_ns)
     }
 
-    /// Synchronizes all members, through lines where each has a processor. The caller keeps the returned call of lines
-    /// while it reads the buffers of others.
-    async fn meet(&mut self, bytes: u64) -> Result<Option<impl Lines + use<'f, F>>> {
-        if self.f.room() == JobProcessors::Own
-            && self.f.may_line()
-            && let Some(lines) = self.f.lines()?
-        {
-            self.meet_by_lines(&lines, bytes).await?;
-            self.buffers.last_call.set(Some(lines.number()));
-            return Ok(Some(lines));
+    /// Synchronizes all members. The caller keeps the call of lines while it reads the buffers of others. `bytes` must
+    /// be equal on all members.
+    async fn meet<L: Lines>(&mut self, lines: &Option<L>, bytes: u64) -> Result {
+        match lines {
+            Some(lines) => self.meet_by_lines(lines, bytes).await,
+            None => self.meet_by_messages(bytes).await,
         }
-        self.buffers.last_call.set(None);
-        self.meet_by_messages(bytes).await?;
-        Ok(None)
     }
 
     /// Synchronizes all members through lines. All receive the work times, and the loop that rank 0 has chosen before.
@@ -203,23 +220,28 @@ pub(super) async unsafe fn reduce<F: Fabric>(
 ) -> Result {
     let size = red.layout.size();
     let (bytes, at_once) = (operand.bytes(), buffers.bytes as u64 / size * size);
-    let mut run = SharedRun::begin(f, buffers, CallSize::allreduce(bytes), bytes).await?;
+    let mut run = SharedRun::new(f, buffers, CallSize::allreduce(bytes));
     let mut done = 0;
     while done < bytes {
         let len = at_once.min(bytes - done);
-        let turn = buffers.turn();
+        let (turn, lines) = run.next_piece().await?;
         // SAFETY: BUFFERS.
         unsafe {
             let by = run.copy_loop();
             run.time(|| put(by, operand, done, turn.of(f.rank()), len as usize));
-            drop(run.meet(bytes - done).await?);
+            run.meet(&lines, bytes - done).await?;
+            drop(lines);
             let mine = part(red, len / size, f.rank(), f.size());
             run.time(|| combine(red, turn, f.size(), mine));
-            let reading = run.meet(bytes - done).await?;
+            let lines = run.lines()?;
+            if let Some(lines) = &lines {
+                turn.note_reading(lines.number());
+            }
+            run.meet(&lines, bytes - done).await?;
             if let Some(result) = result {
                 run.time(|| take(turn.of(f.size() - 1), result, done, len as usize));
             }
-            drop(reading);
+            drop(lines);
         }
         done += len;
     }
@@ -269,23 +291,23 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
     let longest = (0..f.size()).map(|r| block(r).bytes()).max().unwrap_or(0);
     let total = (0..f.size()).fold(0u64, |sum, r| sum.wrapping_add(block(r).bytes()));
     let size = CallSize::allgather(total / u64::from(f.size()));
-    let mut run = SharedRun::begin(f, buffers, size, total).await?;
+    let mut run = SharedRun::new(f, buffers, size);
     let mut done = 0;
     while done < longest {
-        let turn = buffers.turn();
+        let (turn, lines) = run.next_piece().await?;
         let rest = |bytes: u64| (bytes.saturating_sub(done) as usize).min(buffers.bytes);
         // SAFETY: BUFFERS.
         unsafe {
             let by = run.copy_loop();
             run.time(|| put(by, own, done, turn.of(f.rank()), rest(own.bytes())));
-            let reading = run.meet(total.wrapping_sub(done)).await?;
+            run.meet(&lines, total.wrapping_sub(done)).await?;
             run.time(|| {
                 for rank in (1..f.size()).map(|k| (f.rank() + k) % f.size()) {
                     let into = block(rank);
                     take(turn.of(rank), into, done, rest(into.bytes()));
                 }
             });
-            drop(reading);
+            drop(lines);
         }
         done += buffers.bytes as u64;
     }
@@ -306,10 +328,10 @@ pub(super) async unsafe fn alltoall<'a, 'b, F: Fabric>(
     let fits = buffers.bytes / ranks as usize;
     // Whole lines, so that no line has data for two members.
     let at_once = if fits < 64 { fits.max(1) } else { fits & !63 };
-    let mut run = SharedRun::begin(f, buffers, CallSize::alltoall(bytes), bytes).await?;
+    let mut run = SharedRun::new(f, buffers, CallSize::alltoall(bytes));
     let mut done = 0;
     while done < bytes {
-        let turn = buffers.turn();
+        let (turn, lines) = run.next_piece().await?;
         let len = at_once.min((bytes - done) as usize);
         let stride = len.next_multiple_of(64).min(at_once);
         let others = || (1..ranks).map(|k| (f.rank() + k) % ranks);
@@ -318,9 +340,9 @@ pub(super) async unsafe fn alltoall<'a, 'b, F: Fabric>(
         unsafe {
             let by = run.copy_loop();
             run.time(|| others().for_each(|to| put(by, out(to), done, place(f.rank(), to), len)));
-            let reading = run.meet(bytes - done).await?;
+            run.meet(&lines, bytes - done).await?;
             run.time(|| others().for_each(|of| take(place(of, f.rank()), into(of), done, len)));
-            drop(reading);
+            drop(lines);
         }
         done += len as u64;
     }

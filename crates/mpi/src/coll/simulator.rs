@@ -253,7 +253,9 @@ unsafe fn unpack(buffer: &Buffer, bytes: &[u8]) {
 pub(super) struct LineMemory(pub(super) [u8; shared_lines::BYTES]);
 
 impl LineWait for &SimRank<'_> {
-    fn wait(&self, _: &[u32], _: &Cell<u64>, poll: &mut dyn FnMut() -> bool) -> Result {
+    fn wait(
+        &self, _: &[u32], _: &Cell<u64>, poll: &mut dyn FnMut() -> bool, _: &dyn Fn(u32) -> bool,
+    ) -> Result {
         while !poll() {
             let failure = self.world.lock().failure.clone();
             assert_eq!(failure, None);
@@ -317,7 +319,7 @@ impl Fabric for SimRank<'_> {
     }
 
     fn lines(&self) -> Result<Option<impl Lines>> {
-        Ok(self.lines.as_ref().map(|lines| LineCall::begin(lines, self)))
+        Ok(self.lines.as_ref().map(|lines| LineCall::new(lines, self, lines.begin_next())))
     }
 
     async unsafe fn send(&self, to: u32, data: Buffer) -> Result {

@@ -62,7 +62,7 @@ pub struct Comm {
     pub(crate) session: Cell<usize>,
     pub(crate) buffer: crate::objects::attached::BufferCell,
     /// Number of the next collective call, equal on all members.
-    pub collective_sequence: Cell<u32>,
+    pub collective_sequence: Cell<u64>,
     /// Number of the next persistent collective call, equal on all members.
     pub(crate) persistent_sequence: Cell<u32>,
     /// Number of the next tag for partitions that this process sends.

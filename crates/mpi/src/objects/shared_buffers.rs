@@ -20,12 +20,10 @@ pub struct SharedBuffers {
     /// First buffer of each member; the second follows it.
     firsts: Box<[*mut u8]>,
     pub(crate) bytes: usize,
-    /// Whether the next call uses the second buffers.
+    /// Whether the next call that messages synchronize uses the second buffers.
     second: Cell<bool>,
-    /// Last call of shared lines in which members read buffers; `None` if messages synchronized them since.
-    pub(crate) last_call: Cell<Option<u64>>,
-    /// Whether members may read buffers of a broadcast, after which nothing has synchronized them.
-    pub(crate) has_readers: Cell<bool>,
+    /// Last call of shared lines in which other members read this member's buffer, for each buffer.
+    readings: [Cell<Option<u64>>; 2],
     pub(crate) learnt: LearnedLoops,
 }
 
@@ -36,8 +34,7 @@ impl SharedBuffers {
             firsts,
             bytes,
             second: Cell::new(false),
-            last_call: Cell::new(None),
-            has_readers: Cell::new(false),
+            readings: Default::default(),
             learnt: LearnedLoops::default(),
         }
     }
@@ -46,10 +43,18 @@ impl SharedBuffers {
         self.learnt.report()
     }
 
-    /// Returns the buffers of the next call. All members must call this function the same number of times.
+    /// Returns the buffers of the next piece of a call that messages synchronize. All members must call this function
+    /// the same number of times.
     pub(crate) fn turn(&self) -> BufferTurn<'_> {
         let second = self.second.replace(!self.second.get());
-        BufferTurn { firsts: &self.firsts, skip: if second { self.bytes } else { 0 } }
+        self.turn_of(second.into())
+    }
+
+    /// Returns the buffers of a piece of a call that shared lines synchronize. `number` is equal on all members, and
+    /// grows by 1 from piece to piece.
+    pub(crate) fn turn_of(&self, number: u64) -> BufferTurn<'_> {
+        let (second, firsts) = ((number % 2) as usize, &self.firsts);
+        BufferTurn { firsts, skip: second * self.bytes, reading: &self.readings[second] }
     }
 }
 
@@ -57,11 +62,18 @@ impl SharedBuffers {
 pub(crate) struct BufferTurn<'a> {
     firsts: &'a [*mut u8],
     skip: usize,
+    reading: &'a Cell<Option<u64>>,
 }
 
 impl BufferTurn<'_> {
     pub(crate) fn of(&self, rank: u32) -> *mut u8 {
         self.firsts[rank as usize].wrapping_add(self.skip)
+    }
+
+    /// Records that other members read this member's buffer in a call of shared lines. Returns the call before in which
+    /// they did so, which all must have ended before this member writes the buffer.
+    pub(crate) fn note_reading(&self, call: u64) -> Option<u64> {
+        self.reading.replace(Some(call))
     }
 }
 

@@ -3,6 +3,11 @@
 //! The memory of a member has its progress, then lines, then areas. Step s of call n uses line s of set n modulo
 //! [`LINE_SETS`], or area n modulo [`AREAS`] from s times [`STEP_AREA`] on. Both start with a header: the number of the
 //! call and the bytes of the data, which follows. Only the owner writes.
+//!
+//! The number of a call has two parts: the number of the collective call on its communicator and, in the [`PART_BITS`]
+//! low bits, the number of the part. A long collective call has several parts. All members count each collective call,
+//! so the numbers agree even after one member has refused a call or has used messages. The n of the layout is the sum
+//! of both.
 #![allow(unsafe_code)]
 
 use super::shared_buffers::LocalRegion;
@@ -24,7 +29,13 @@ const AREAS_AT: usize = LINES_AT + LINE_SETS as usize * MAX_ROUNDS * LINE;
 /// Bytes of memory for each member.
 pub(crate) const BYTES: usize = AREAS_AT + AREAS as usize * AREA;
 /// Number of low bits of a header that hold the bytes. The number of the call is above them.
-const LENGTH_BITS: u32 = 16;
+const LENGTH_BITS: u32 = 11;
+/// Number of low bits of a call's number that count the parts of one collective call.
+const PART_BITS: u32 = 20;
+/// Largest number of a part.
+const LAST_PART: u64 = (1 << PART_BITS) - 1;
+/// Number of low bits of the part that a header has. Parts that use the same lines are fewer than 2^8 apart.
+const HEADER_PART_BITS: u32 = 8;
 
 const _: () = assert!(BYTES <= 64 << 10 && STEP_BYTES < 1 << LENGTH_BITS);
 
@@ -35,7 +46,7 @@ type LastUse = Cell<Option<(u64, Readers)>>;
 pub struct SharedLines {
     firsts: Box<[*mut u8]>,
     pub(crate) plan: LinePlan,
-    /// Number of the last call that this member has begun. Calls are numbered from 1.
+    /// Number of the last call that this member has begun.
     call: Cell<u64>,
     /// Last call that each member is known to have ended.
     ended: Box<[Cell<u64>]>,
@@ -86,10 +97,10 @@ impl SharedLines {
         }
     }
 
-    /// Begins the next call, and returns its number.
+    /// Begins the next part of the collective call `sequence`, at least 1, and returns its number.
     #[inline]
-    pub(crate) fn begin(&self) -> u64 {
-        self.call.set(self.call.get() + 1);
+    pub(crate) fn begin(&self, sequence: u64) -> u64 {
+        self.call.set((self.call.get() + 1).max(first_call_of(sequence)));
         self.call.get()
     }
 
@@ -98,6 +109,11 @@ impl SharedLines {
     pub(crate) fn end(&self, call: u64) {
         // ORDERING: release, after the reads of the call; partner is the acquire load in `has_ended`.
         self.progress(self.plan.rank()).store(call, Ordering::Release);
+    }
+
+    /// Publishes that this member takes no part any more in the collective call of `call`.
+    pub(crate) fn give_up(&self, call: u64) {
+        self.end(call | LAST_PART);
     }
 
     #[inline]
@@ -115,8 +131,8 @@ impl SharedLines {
 
     /// Reads the progress of the readers of the lines that the next broadcast uses, so that it need not wait for it.
     pub(crate) fn look_ahead(&self) {
-        let next = self.call.get() + 1;
-        for used in &self.line_uses[(next % LINE_SETS) as usize][..TREE_STEPS] {
+        let next = (self.call.get() | LAST_PART) + 1;
+        for used in &self.line_uses[(position(next) % LINE_SETS) as usize][..TREE_STEPS] {
             self.find_late(used, next);
         }
     }
@@ -146,8 +162,8 @@ impl SharedLines {
     #[inline]
     fn last_use(&self, call: u64, step: u32, bytes: usize) -> &LastUse {
         match bytes <= LINE_BYTES {
-            true => &self.line_uses[(call % LINE_SETS) as usize][step as usize],
-            false => &self.area_uses[(call % AREAS) as usize][step as usize],
+            true => &self.line_uses[(position(call) % LINE_SETS) as usize][step as usize],
+            false => &self.area_uses[(position(call) % AREAS) as usize][step as usize],
         }
     }
 
@@ -181,11 +197,11 @@ impl SharedLines {
         // SAFETY: the memory is mapped as long as this object lives, aligned, and used for this word atomically.
         let header = unsafe { AtomicU64::from_ptr(at.cast()) };
         // ORDERING: release, after the data; partner is the acquire load in `find`.
-        header.store(call << LENGTH_BITS | bytes as u64, Ordering::Release);
+        header.store(header_of(call) | bytes as u64, Ordering::Release);
     }
 
     /// Returns the length and the address of a member's data of a step, if it is there. `bytes` is the expected length.
-    /// The length is not trusted: it is below 2^16.
+    /// The length is not trusted: it is below 2^11.
     #[inline]
     pub(crate) fn find(
         &self, rank: u32, call: u64, step: u32, bytes: usize,
@@ -195,23 +211,55 @@ impl SharedLines {
         let header = unsafe { AtomicU64::from_ptr(at.cast()) };
         // ORDERING: acquire, before the data; partner is the release store in `publish`.
         let header = header.load(Ordering::Acquire);
-        let length = header & ((1 << LENGTH_BITS) - 1);
-        let is_there = header >> LENGTH_BITS == call;
+        let length = header ^ header_of(call);
+        let is_there = length < 1 << LENGTH_BITS;
         is_there.then_some((length as usize, at.wrapping_add(HEADER).cast_const()))
     }
 
     #[inline]
     fn address(&self, rank: u32, call: u64, step: u32, bytes: usize) -> *mut u8 {
+        let (n, step) = (position(call), step as usize);
         let offset = match bytes <= LINE_BYTES {
-            true => LINES_AT + ((call % LINE_SETS) as usize * MAX_ROUNDS + step as usize) * LINE,
-            false => AREAS_AT + (call % AREAS) as usize * AREA + step as usize * STEP_AREA,
+            true => LINES_AT + ((n % LINE_SETS) as usize * MAX_ROUNDS + step) * LINE,
+            false => AREAS_AT + (n % AREAS) as usize * AREA + step * STEP_AREA,
         };
         self.firsts[rank as usize].wrapping_add(offset)
     }
 }
 
+/// Returns the number of the collective call that a call is a part of.
+#[inline]
+pub(crate) fn sequence_of(call: u64) -> u64 {
+    call >> PART_BITS
+}
+
+/// Returns the number of the first part of a collective call.
+#[inline]
+pub(crate) fn first_call_of(sequence: u64) -> u64 {
+    sequence << PART_BITS
+}
+
+/// Returns the number that selects the memory of a call. Parts of one collective call, and consecutive collective
+/// calls, use different memory.
+#[inline]
+fn position(call: u64) -> u64 {
+    (call >> PART_BITS) + (call & LAST_PART)
+}
+
+/// Returns the header of data of 0 bytes. Repeats after 2^45 collective calls.
+#[inline]
+fn header_of(call: u64) -> u64 {
+    let part = call & ((1 << HEADER_PART_BITS) - 1);
+    ((call >> PART_BITS) << HEADER_PART_BITS | part) << LENGTH_BITS
+}
+
 #[cfg(test)]
 impl SharedLines {
+    /// Begins the next collective call.
+    pub(crate) fn begin_next(&self) -> u64 {
+        self.begin(sequence_of(self.call.get()) + 1)
+    }
+
     /// Returns the address of a member's data of a step.
     pub(crate) fn data_address(&self, rank: u32, call: u64, step: u32, bytes: usize) -> usize {
         self.address(rank, call, step, bytes).addr() + HEADER

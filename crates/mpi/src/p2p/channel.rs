@@ -127,7 +127,15 @@ impl<'a> Channel<'a> {
     /// Returns the tag of the next collective call on `comm`. Does not count the call; see [`Channel::advance`].
     #[inline]
     pub(crate) fn next_tag(comm: &Comm) -> i32 {
-        FIRST_TAG - (comm.collective_sequence.get() % TAGS) as i32
+        FIRST_TAG - (comm.collective_sequence.get() % u64::from(TAGS)) as i32
+    }
+
+    /// Returns the number of this call among all collective calls on its communicator, including refused calls. Not for
+    /// persistent calls.
+    #[inline]
+    pub(crate) fn sequence(&self) -> u64 {
+        let begun = self.comm.collective_sequence.get();
+        begun - begun.wrapping_sub((FIRST_TAG - self.tag) as u64) % u64::from(TAGS)
     }
 
     #[inline]
@@ -138,11 +146,13 @@ impl<'a> Channel<'a> {
     /// Removes this call from the count of collective calls. The call must not have sent any message.
     pub(crate) fn take_back(&self) {
         // A start of a persistent call is never undone: its arguments were checked when the request was made.
-        let sequence = match self.tag > FIRST_PERSISTENT_TAG {
-            true => &self.comm.collective_sequence,
-            false => &self.comm.persistent_sequence,
-        };
-        sequence.set(sequence.get().wrapping_sub(1));
+        if self.tag > FIRST_PERSISTENT_TAG {
+            let sequence = &self.comm.collective_sequence;
+            sequence.set(sequence.get().wrapping_sub(1));
+        } else {
+            let sequence = &self.comm.persistent_sequence;
+            sequence.set(sequence.get().wrapping_sub(1));
+        }
         self.refuse.set(None);
     }
 

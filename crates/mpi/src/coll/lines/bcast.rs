@@ -4,11 +4,11 @@
 use super::super::fabric::Fabric;
 use super::super::shared::{SharedBuffers, disagree};
 use super::super::vector::Vector;
-use super::{Lines, barrier};
+use super::Lines;
 use crate::coll_choice::line_plan::{MAX_ROUNDS, Readers, STEP_BYTES, TREE_STEPS};
 use crate::common::consts::MPI_ERR_INTERN;
 use crate::common::error::{Error, Result};
-use crate::objects::shared_lines::LINE_BYTES;
+use crate::objects::shared_lines::{LINE_BYTES, sequence_of};
 use fastpath_base::copy::copy;
 use std::cell::Cell;
 
@@ -18,35 +18,32 @@ const PIECE_BYTES: usize = 8 << 10;
 /// Broadcast through the shared buffers of members, for any number of bytes. A member copies from its parent's buffer
 /// into its own, for its children, and from there into its memory, in pieces. So all members copy at the same time.
 ///
+/// `first` is the first call of lines.
+///
 /// # Safety
 /// The data is readable at the root and writable elsewhere.
-pub(in super::super) async unsafe fn bcast_long<F: Fabric>(
-    f: &F, buffers: &SharedBuffers, data: Vector<'_>, root: u32,
+pub(in super::super) async unsafe fn bcast_long<F: Fabric, L: Lines>(
+    f: &F, buffers: &SharedBuffers, first: L, begin: impl Fn() -> Result<Option<L>>,
+    data: Vector<'_>, root: u32,
 ) -> Result {
     let bytes = data.bytes() as usize;
-    if buffers.last_call.get().is_none()
-        && let Some(lines) = f.lines()?
-    {
-        // Members may still read buffers after a synchronization by messages.
-        barrier(&lines).await?;
-    }
-    buffers.has_readers.set(true);
-    let (mut before, mut done) = ([buffers.last_call.get(); 2], 0);
+    let mut number = sequence_of(first.number());
+    let (mut first, mut done) = (Some(first), 0);
     let (total, is_unequal) = (bytes as u64, Cell::new(false));
     while done < bytes {
         let len = (bytes - done).min(buffers.bytes);
-        let Some(lines) = f.lines()? else {
-            return Err(no_lines());
+        let lines = match first.take() {
+            Some(lines) => lines,
+            None => begin()?.ok_or_else(no_lines)?,
         };
-        let turn = buffers.turn();
+        let turn = buffers.turn_of(number);
+        number += 1;
         let branching = lines.plan().branching(root);
         if !branching.children.is_empty()
-            && let Some(call) = before[0]
+            && let Some(before) = turn.note_reading(lines.number())
         {
-            lines.wait_for_end(call).await?;
+            lines.wait_for_end(before).await?;
         }
-        before = [before[1], Some(lines.number())];
-        buffers.last_call.set(before[1]);
         let piece = PIECE_BYTES.max(len.div_ceil(MAX_ROUNDS).next_multiple_of(64));
         for (step, at) in (0..).zip((0..len).step_by(piece)) {
             let (first, len) = (done + at, piece.min(len - at));

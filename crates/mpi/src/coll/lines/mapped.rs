@@ -2,11 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::super::mapping::map_members;
-use super::member::{LineCall, LineWait};
+use super::member::{LineCall, LineWait, give_up};
 use crate::coll_choice::line_plan::{CachePlace, LineCosts, LinePlan};
-use crate::common::error::Result;
+use crate::common::consts::MPI_ERR_OTHER;
+use crate::common::error::{Error, Result, SAME_ON_ALL_RANKS};
 use crate::common::lock;
-use crate::objects::shared_lines::{BYTES, MappedLines, SharedLines};
+use crate::objects::shared_lines::{BYTES, MappedLines, SharedLines, first_call_of};
 use crate::p2p::channel::Channel;
 use crate::p2p::channel::deadlock;
 use crate::p2p::fault;
@@ -22,7 +23,7 @@ use std::cell::Cell;
 const MOST_RANKS: u32 = 1024;
 /// Number of collective calls on a communicator before its first call through lines. Programs make many communicators
 /// that they use for a few calls.
-const FIRST_CALLS: u32 = 4;
+const FIRST_CALLS: u64 = 4;
 
 /// Returns whether the channel's communicator may have lines: at least 3 ranks, on one host, of one world, and no
 /// earlier failure to map. Equal on all members. Ranks of different worlds may know different places of each other.
@@ -55,7 +56,23 @@ pub(in super::super) fn begin<'c>(
         make(f)?;
     }
     let mapped = f.comm.lines.get().and_then(Option::as_deref);
-    Ok(mapped.map(|mapped| LineCall::begin(&mapped.lines, f)))
+    Ok(mapped.map(|mapped| LineCall::new(&mapped.lines, f, mapped.lines.begin(f.sequence()))))
+}
+
+/// Returns whether the communicator has lines. Equal on all members.
+#[inline]
+pub(in super::super) fn are_there(f: &Channel<'_>) -> bool {
+    matches!(f.comm.lines.get(), Some(Some(_)))
+}
+
+/// Ends a blocking call that has failed, or whose arguments this member has refused. Members that wait for its lines
+/// fail, and members that would use memory again do not wait for it.
+#[cold]
+#[inline(never)]
+pub(in super::super) fn end_failed(f: &Channel<'_>) {
+    if let Some(Some(mapped)) = f.comm.lines.get() {
+        give_up(&mapped.lines, &f, first_call_of(f.sequence()));
+    }
 }
 
 #[cold]
@@ -93,7 +110,10 @@ fn places_of(f: &Channel<'_>) -> Vec<CachePlace> {
 }
 
 impl LineWait for &Channel<'_> {
-    fn wait(&self, from: &[u32], pending: &Cell<u64>, poll: &mut dyn FnMut() -> bool) -> Result {
+    fn wait(
+        &self, from: &[u32], pending: &Cell<u64>, poll: &mut dyn FnMut() -> bool,
+        has_ended: &dyn Fn(u32) -> bool,
+    ) -> Result {
         let worker = self.process.worker()?;
         let first = self.world_rank(from[0]);
         // SAFETY: the worker lives while MPI runs, and the lock is held. No reference outlives a statement.
@@ -104,13 +124,13 @@ impl LineWait for &Channel<'_> {
         if may_spin && spin(SPIN_POLLS, |_| poll().then_some(()), is_needed).is_some() {
             return Ok(());
         }
-        self.wait_long(worker, from, (pending, false), poll)
+        self.wait_long(worker, from, (pending, false), poll, has_ended)
     }
 
     fn wait_for_end(&self, rank: u32, poll: &mut dyn FnMut() -> bool) -> Result {
         // A member that ends a call wakes no other, so that the end costs one store.
         let pending = &Cell::new(1);
-        self.wait_long(self.process.worker()?, &[rank], (pending, true), poll)
+        self.wait_long(self.process.worker()?, &[rank], (pending, true), poll, &|_| false)
     }
 
     #[inline]
@@ -133,7 +153,7 @@ impl Channel<'_> {
     #[inline(never)]
     fn wait_long(
         &self, worker: *mut Worker, from: &[u32], (pending, naps): (&Cell<u64>, bool),
-        poll: &mut dyn FnMut() -> bool,
+        poll: &mut dyn FnMut() -> bool, has_ended: &dyn Fn(u32) -> bool,
     ) -> Result {
         let awaited = || {
             let is_pending = |index: &usize| pending.get() >> index & 1 == 1;
@@ -162,20 +182,38 @@ impl Channel<'_> {
             if is_broken {
                 return true;
             }
-            let gone = awaited().find(|&rank| w.peer_has_left(self.world_rank(rank)));
-            // A member may have published its line before it left.
-            missing = gone.filter(|_| !poll());
-            gone.is_some()
+            let gone = awaited().find_map(|rank| match w.peer_has_left(self.world_rank(rank)) {
+                true => Some((rank, true)),
+                false => has_ended(rank).then_some((rank, false)),
+            });
+            if gone.is_none() {
+                return false;
+            }
+            // A member may have published its line before it left or ended the call.
+            let is_there = poll();
+            missing = gone.filter(|gone| !is_there && awaited().any(|rank| rank == gone.0));
+            is_there || missing.is_some()
         };
         // SAFETY: the worker lives while MPI runs, and no reference to it is held across the wait.
         unsafe { deadlock::wait_until(self.process, worker, None, &note, done) };
         match missing {
             None if is_broken => Err(failures::describe_broken(self.comm)),
             None => Ok(()),
-            Some(rank) => {
+            Some((rank, false)) => Err(refuse_absent(rank)),
+            Some((rank, true)) => {
                 let args = self.args(rank, &Buffer::empty());
                 Err(fault::explain(Fault::PeerGone, &args, 0, 0))
             }
         }
     }
+}
+
+/// Returns the error of a call in which a member takes no part.
+#[cold]
+fn refuse_absent(rank: u32) -> Error {
+    let text = format!(
+        "rank {rank} takes no part in this collective call: it has refused its own arguments, or \
+         it passes another root or count than this rank"
+    );
+    Error::new(MPI_ERR_OTHER, text).with_advice(Some(SAME_ON_ALL_RANKS))
 }

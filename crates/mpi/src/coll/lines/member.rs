@@ -11,12 +11,16 @@ use std::cell::Cell;
 /// Waits of a member.
 pub(crate) trait LineWait {
     /// Waits until `poll` returns true, which then is not called again. `from` and the bits of `pending` tell whose
-    /// lines are awaited. Errors: such a member has left.
-    fn wait(&self, from: &[u32], pending: &Cell<u64>, poll: &mut dyn FnMut() -> bool) -> Result;
+    /// lines are awaited. `has_ended` returns whether a member has ended the call; if so, and its line is not there,
+    /// the member takes no part in the call. Errors: such a member has left, or takes no part.
+    fn wait(
+        &self, from: &[u32], pending: &Cell<u64>, poll: &mut dyn FnMut() -> bool,
+        has_ended: &dyn Fn(u32) -> bool,
+    ) -> Result;
 
     /// Waits until `poll` returns true because member `rank` has ended calls. Errors: the member has left.
     fn wait_for_end(&self, rank: u32, poll: &mut dyn FnMut() -> bool) -> Result {
-        self.wait(&[rank], &Cell::new(1), poll)
+        self.wait(&[rank], &Cell::new(1), poll, &|_| false)
     }
 
     /// Wakes a member that sleeps.
@@ -31,18 +35,37 @@ pub(crate) struct LineCall<'l, W: LineWait> {
     lines: &'l SharedLines,
     wait: W,
     call: u64,
+    /// Whether a wait has failed.
+    has_failed: Cell<bool>,
 }
 
 impl<'l, W: LineWait> LineCall<'l, W> {
-    pub(crate) fn begin(lines: &'l SharedLines, wait: W) -> Self {
-        LineCall { lines, wait, call: lines.begin() }
+    /// Makes the object of a call that [`SharedLines::begin`] has begun.
+    #[inline]
+    pub(crate) fn new(lines: &'l SharedLines, wait: W, call: u64) -> Self {
+        LineCall { lines, wait, call, has_failed: Cell::new(false) }
     }
 }
 
 impl<W: LineWait> Drop for LineCall<'_, W> {
+    #[inline]
     fn drop(&mut self) {
-        self.lines.end(self.call);
+        match self.has_failed.get() {
+            false => self.lines.end(self.call),
+            true => give_up(self.lines, &self.wait, self.call),
+        }
     }
+}
+
+/// Ends a collective call in which this member publishes nothing more, so that the members that wait for it fail.
+#[cold]
+#[inline(never)]
+pub(crate) fn give_up(lines: &SharedLines, wait: &impl LineWait, call: u64) {
+    lines.give_up(call);
+    // ORDERING: the loads of `wake` stay behind the store; partner is the fence of a sleeper (`fence_others`).
+    compiler_fence(Ordering::SeqCst);
+    let others = (0..lines.plan.ranks()).filter(|&rank| rank != lines.plan.rank());
+    others.for_each(|rank| wait.wake(rank));
 }
 
 impl<W: LineWait> LineCall<'_, W> {
@@ -52,9 +75,19 @@ impl<W: LineWait> LineCall<'_, W> {
     fn wait_for_readers(&self, step: u32, bytes: usize) -> Result {
         let find_late = || self.lines.find_late_reader(self.call, step, bytes);
         while let Some(late) = find_late() {
-            self.wait.wait_for_end(late, &mut || find_late() != Some(late))?;
+            let ended = self.wait.wait_for_end(late, &mut || find_late() != Some(late));
+            self.note(ended)?;
         }
         Ok(())
+    }
+
+    /// Records the failure of a wait.
+    #[inline]
+    fn note(&self, waited: Result) -> Result {
+        if waited.is_err() {
+            self.has_failed.set(true);
+        }
+        waited
     }
 }
 
@@ -71,7 +104,8 @@ impl<W: LineWait> Lines for LineCall<'_, W> {
     async fn wait_for_end(&self, call: u64) -> Result {
         for rank in (0..self.plan().ranks()).filter(|&rank| rank != self.plan().rank()) {
             if !self.lines.has_ended(rank, call) {
-                self.wait.wait_for_end(rank, &mut || self.lines.has_ended(rank, call))?;
+                let has_ended = &mut || self.lines.has_ended(rank, call);
+                self.note(self.wait.wait_for_end(rank, has_ended))?;
             }
         }
         Ok(())
@@ -126,7 +160,10 @@ impl<W: LineWait> Lines for LineCall<'_, W> {
         };
         match poll() {
             true => Ok(()),
-            false => self.wait.wait(from, &pending, &mut poll),
+            false => {
+                let has_ended = |rank| self.lines.has_ended(rank, self.call);
+                self.note(self.wait.wait(from, &pending, &mut poll, &has_ended))
+            }
         }
     }
 }

@@ -263,7 +263,7 @@ impl<'h> Rank<'h> {
     pub(in super::super) fn begin_call(&self) -> LineCall<'h> {
         let Rank { host, rank } = *self;
         let lines = &host.lines[rank as usize];
-        LineCall { rank: Rank { host, rank }, lines, call: lines.begin() }
+        LineCall { rank: Rank { host, rank }, lines, call: lines.begin_next() }
     }
 
     fn post_send(&self, to: u32, data: &Buffer) {

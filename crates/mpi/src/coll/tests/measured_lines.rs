@@ -21,7 +21,9 @@ use std::sync::Mutex;
 struct Spin;
 
 impl LineWait for Spin {
-    fn wait(&self, _: &[u32], _: &Cell<u64>, poll: &mut dyn FnMut() -> bool) -> Result {
+    fn wait(
+        &self, _: &[u32], _: &Cell<u64>, poll: &mut dyn FnMut() -> bool, _: &dyn Fn(u32) -> bool,
+    ) -> Result {
         while !poll() {
             std::hint::spin_loop();
         }
@@ -131,7 +133,10 @@ fn two_processors__are_measured_beside_the_simulation() {
         let measured = measure(|rank| {
             let lines = states[rank as usize].lock().unwrap();
             let lines = &lines.0;
-            drive(make_calls(rank, CALLS, bytes, || LineCall::begin(lines, Spin))).unwrap();
+            drive(make_calls(rank, CALLS, bytes, || {
+                LineCall::new(lines, Spin, lines.begin_next())
+            }))
+            .unwrap();
         }) / f64::from(CALLS);
         if bytes == 0 {
             // The time of a barrier gives that of the instructions of its two stores and one load.
