@@ -124,7 +124,8 @@ def case_report_names_every_call(session):
     return None
 
 
-LINES = "barrier:lines,bcast:lines,allreduce:lines,allgather:lines,reduce:shared,alltoall:shared"
+LINES = ("barrier:lines,bcast:lines,allreduce:lines,allgather:lines,reduce:shared,alltoall:shared,gather:lines,"
+         "scatter:shared,scan:lines,exscan:lines,reduce_scatter:shared,reduce_scatter_block:shared")
 # Two sockets with two L3 caches of two processors each.
 MACHINE = "".join(f"socket:{cpus[0] // 4} numa:{cpus[0] // 4} l3:{cpus[0] // 2} cpus:{cpus[0]}-{cpus[1]}\n"
                   for cpus in ((0, 1), (2, 3), (4, 5), (6, 7)))
@@ -143,8 +144,8 @@ def case_lines_by_topology(session):
             if problem := outcome.problem():
                 return f"{program[0]}, {ranks} ranks: {problem}", outcome.text()
     outcome = session.mpirun(8, [session.binary("coll_move")], env={"FASTPATH_REPORT": "1", **env}).finish()
-    for call in ("barrier", "bcast", "allgather"):
-        if f"{call} on 8 ranks, algorithm lines" not in outcome.err:
+    for call, name in (("barrier", "lines"), ("bcast", "lines"), ("allgather", "lines"), ("gather", "lines"), ("scatter", "shared")):
+        if f"{call} on 8 ranks, algorithm {name}" not in outcome.err:
             return f"{call} does not use lines", outcome.text()
     return None
 

@@ -21,7 +21,7 @@
 //!
 //! The shared buffers of `shared` are for blocking calls of one host. Ranks with own processors synchronize them by the
 //! shared lines of `lines`. These ranks use lines and buffers instead of the algorithms above for barrier, bcast,
-//! allreduce, allgather, and for alltoall and reduce of some sizes. In a short allreduce, two ranks exchange their
+//! allreduce, allgather, and for other calls of some sizes. In a short allreduce, two ranks exchange their
 //! operands. A long allreduce whose operation does not commute runs in pieces that fit the cache.
 //!
 //! References: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH (2005);
@@ -101,6 +101,16 @@ const SHARED_ELEMENT: u64 = 1 << 10;
 /// Maximum bytes of a broadcast and of an allreduce through shared lines. Longer calls use shared buffers.
 const LINE_BCAST: u64 = line_plan::CALL_BYTES as u64;
 const LINE_ALLREDUCE: u64 = 1 << 10;
+/// Maximum bytes of a scan through shared lines by default and if it is named, and maximum number of its ranks. Each
+/// bit of a rank takes a step.
+const LINE_SCAN: u64 = 56;
+const LINE_SCAN_NAMED: u64 = line_plan::STEP_BYTES as u64;
+const LINE_SCAN_RANKS: u32 = 1 << line_plan::MAX_ROUNDS;
+/// Maximum total bytes of a gather through shared lines by default: all members but the root publish data that fits a
+/// line. Simulated gathers of more data are not faster than messages.
+const LINE_GATHER: u64 = 112;
+/// Maximum bytes of a block of a scatter through a shared buffer by default.
+const SHARED_SCATTER: u64 = TREE_BYTES;
 /// Maximum total bytes of an allgather through shared lines.
 const LINE_ALLGATHER: u64 = 4 << 10;
 /// Maximum bytes of a block of an alltoall through shared buffers of ranks with own processors. A message copies longer
@@ -173,18 +183,40 @@ pub(crate) fn bcast(bytes: u64, ranks: u32, place: CallPlace<'_>) -> Bcast {
 pub(crate) enum Gather {
     Linear,
     Binomial,
+    /// Along the tree of shared lines; only a gather.
+    Lines,
+    /// Through the shared buffer of the root; only a scatter.
+    Shared,
 }
 
 #[inline]
 pub(crate) fn gather(
-    call: &'static CallAlgorithms<Gather>, block: u64, ranks: u32, room: JobProcessors<'_>,
+    call: &'static CallAlgorithms<Gather>, block: u64, ranks: u32, place: CallPlace<'_>,
 ) -> Gather {
-    let usual = if !room.is_shared() && ranks >= TREE_RANKS && block <= TREE_BYTES {
+    let room = place.room;
+    let total = block.saturating_mul(ranks.into());
+    let (by_lines, is_usual) = match call.number == GATHER.number {
+        true => (place.may_line.then_some(Gather::Lines), total <= LINE_GATHER),
+        false => {
+            let may = place.may_share && place.may_line;
+            (may.then_some(Gather::Shared), block <= SHARED_SCATTER)
+        }
+    };
+    let usual = if let Some(how) = by_lines
+        && is_usual
+        && place.uses_lines()
+    {
+        how
+    } else if !room.is_shared() && ranks >= TREE_RANKS && block <= TREE_BYTES {
         Gather::Binomial
     } else {
         Gather::Linear
     };
-    settle(call, usual, || block, ranks, |_| true)
+    let may = |how| match how {
+        Gather::Lines | Gather::Shared => by_lines == Some(how),
+        Gather::Linear | Gather::Binomial => true,
+    };
+    settle(call, usual, || block, ranks, may)
 }
 
 /// Chooses the algorithm of a call whose block lengths only the root knows. `block` returns the longest known length.
@@ -352,6 +384,12 @@ impl Size {
         self.is_contiguous && self.bytes <= self.count.saturating_mul(SHARED_ELEMENT)
     }
 
+    /// Returns whether a reduce-scatter combines operands along the tree, not around a ring. To keep results
+    /// reproducible, only the vector and the operation decide.
+    pub(crate) fn scatters_along_tree(&self) -> bool {
+        self.bytes <= REDUCE_SCATTER_SHORT || !self.commutes
+    }
+
     /// Returns whether an allreduce uses a ring. A ring combines operands in a different order from all other
     /// algorithms. To keep results reproducible, only the vector and the number of ranks decide.
     fn goes_round(&self, ranks: u32) -> bool {
@@ -460,18 +498,27 @@ pub(crate) fn allreduce(size: Size, ranks: u32, place: CallPlace<'_>) -> Allredu
 pub(crate) enum ReduceScatter {
     Allreduce,
     Ring,
+    /// Through shared buffers, in the order of `Allreduce` or `Ring`, whichever the vector's size selects.
+    Shared,
 }
 
 #[inline]
 pub(crate) fn reduce_scatter(
-    call: &'static CallAlgorithms<ReduceScatter>, size: Size, ranks: u32,
+    call: &'static CallAlgorithms<ReduceScatter>, size: Size, ranks: u32, place: CallPlace<'_>,
 ) -> ReduceScatter {
-    let usual = if size.bytes <= REDUCE_SCATTER_SHORT || !size.commutes {
+    let fits_buffers = size.has_short_elements();
+    let usual = if fits_buffers && size.bytes > LINE_ALLREDUCE && place.shares_by_lines() {
+        ReduceScatter::Shared
+    } else if size.scatters_along_tree() {
         ReduceScatter::Allreduce
     } else {
         ReduceScatter::Ring
     };
-    let may = |how| how == ReduceScatter::Allreduce || size.commutes;
+    let may = |how| match how {
+        ReduceScatter::Allreduce => true,
+        ReduceScatter::Ring => size.commutes,
+        ReduceScatter::Shared => fits_buffers && place.may_share,
+    };
     settle(call, usual, || size.bytes, ranks, may)
 }
 
@@ -479,14 +526,25 @@ pub(crate) fn reduce_scatter(
 pub(crate) enum Scan {
     Chain,
     Doubling,
+    /// Recursive doubling through shared lines.
+    Lines,
 }
 
 #[inline]
 pub(crate) fn scan(
-    call: &'static CallAlgorithms<Scan>, bytes: u64, ranks: u32, room: JobProcessors<'_>,
+    call: &'static CallAlgorithms<Scan>, size: Size, ranks: u32, place: CallPlace<'_>,
 ) -> Scan {
-    let usual = if room.is_shared() || ranks == 2 { Scan::Chain } else { Scan::Doubling };
-    settle(call, usual, || bytes, ranks, |_| true)
+    let fits_lines =
+        size.is_contiguous && size.bytes <= LINE_SCAN_NAMED && ranks <= LINE_SCAN_RANKS;
+    let usual = if place.room.is_shared() || ranks == 2 {
+        Scan::Chain
+    } else if fits_lines && size.bytes <= LINE_SCAN && place.uses_lines() {
+        Scan::Lines
+    } else {
+        Scan::Doubling
+    };
+    let may = |how| how != Scan::Lines || (fits_lines && place.may_line);
+    settle(call, usual, || size.bytes, ranks, may)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

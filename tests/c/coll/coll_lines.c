@@ -1,5 +1,5 @@
 /* test: ranks=3,4,5,8 timeout=120 mistakes=yes
-   test: env=FASTPATH_COLL=barrier:lines,bcast:lines,allreduce:lines,allgather:lines,reduce:shared,alltoall:shared
+   test: env=FASTPATH_COLL=barrier:lines,bcast:lines,allreduce:lines,allgather:lines,reduce:shared,alltoall:shared,gather:lines,scatter:shared,scan:lines,exscan:lines,reduce_scatter:shared,reduce_scatter_block:shared
    Collective calls through shared lines and, with longer data, through shared buffers: lengths around each limit,
    roots in turn, several communicators in turn, more calls than the memory has sets, different lengths. The argument
    is the number of rounds (default 20). */
@@ -129,6 +129,76 @@ static void all_to_all(MPI_Comm comm, int n, int seed, int in_place)
     CHECK(bad == 0);
 }
 
+static void gather_scatter(MPI_Comm comm, int n, int root, int seed, int in_place)
+{
+    int rank, size, bad = 0;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    double *own = rank == root && in_place ? out + (long)n * root : in;
+    for (int i = 0; i < n; i++)
+        own[i] = rank * 1000 + i + seed;
+    out[(long)n * size] = -1;
+    MPI_Gather(rank == root && in_place ? MPI_IN_PLACE : in, n, MPI_DOUBLE, out, n, MPI_DOUBLE, root, comm);
+    for (int r = 0; rank == root && r < size; r++)
+        for (int i = 0; i < n; i++)
+            bad += out[r * n + i] != r * 1000 + i + seed;
+    CHECK(bad == 0 && out[(long)n * size] == -1);
+    for (int r = 0; r < size; r++)
+        for (int i = 0; i < n; i++)
+            out[r * n + i] = rank == root ? r * 1000 - i - seed : -1;
+    in[n] = -1;
+    MPI_Scatter(out, n, MPI_DOUBLE, rank == root && in_place ? MPI_IN_PLACE : in, n, MPI_DOUBLE, root, comm);
+    for (int i = 0; !(rank == root && in_place) && i < n; i++)
+        bad += in[i] != rank * 1000 - i - seed;
+    CHECK(bad == 0 && in[n] == -1);
+}
+
+static void prefixes(MPI_Comm comm, int n, int seed)
+{
+    int rank, size, bad = 0;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    for (int i = 0; i < n; i++)
+        in[i] = rank + i % 1000 + seed;
+    out[n] = -1;
+    MPI_Scan(in, out, n, MPI_DOUBLE, MPI_SUM, comm);
+    for (int i = 0; i < n; i++)
+        bad += out[i] != rank * (rank + 1) / 2 + (rank + 1.0) * (i % 1000 + seed);
+    CHECK(bad == 0 && out[n] == -1);
+    MPI_Exscan(MPI_IN_PLACE, in, n, MPI_DOUBLE, MPI_SUM, comm);
+    for (int i = 0; rank > 0 && i < n; i++)
+        bad += in[i] != rank * (rank - 1) / 2 + (double)rank * (i % 1000 + seed);
+    CHECK(bad == 0);
+}
+
+static void reduce_scatter(MPI_Comm comm, int n, int seed, int in_place)
+{
+    int rank, size, bad = 0, first = 0, *counts;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    double ranks_sum = size * (size - 1) / 2;
+    double *sent = in_place ? out : in;
+    for (int i = 0; i < n * size; i++)
+        sent[i] = rank + i % 1000 + seed;
+    MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : in, out, n, MPI_DOUBLE, MPI_SUM, comm);
+    for (int i = 0; i < n; i++)
+        bad += out[i] != ranks_sum + (double)size * ((rank * n + i) % 1000 + seed);
+    CHECK(bad == 0);
+    /* Blocks of different lengths, one of them empty. */
+    counts = ints(size, n);
+    counts[0] = 0;
+    counts[size - 1] = 2 * n;
+    for (int r = 0; r < rank; r++)
+        first += counts[r];
+    for (int i = 0; i < n * size; i++)
+        sent[i] = rank + i % 1000 + seed;
+    MPI_Reduce_scatter(in_place ? MPI_IN_PLACE : in, out, counts, MPI_DOUBLE, MPI_SUM, comm);
+    for (int i = 0; i < counts[rank]; i++)
+        bad += out[i] != ranks_sum + (double)size * ((first + i) % 1000 + seed);
+    CHECK(bad == 0);
+    free(counts);
+}
+
 static void test_all(MPI_Comm comm, int rounds)
 {
     static const int shorts[] = {1, 2, 6, 7, 8, 64, 127, 128, 129, 255, 2046, 2047};
@@ -145,6 +215,9 @@ static void test_all(MPI_Comm comm, int rounds)
             gather_all(comm, n, round);
             reduce_to(comm, 10 * n, n % size, round);
             all_to_all(comm, n, round, n % 8 == 0);
+            gather_scatter(comm, n, n % size, round, n % 8 == 0);
+            prefixes(comm, 4 * n - 1, round);
+            reduce_scatter(comm, n, round, n % 8 == 0);
         }
         if (round % 8 == 5)
             for (unsigned i = 0; i < sizeof longs / sizeof *longs; i++) {
@@ -154,6 +227,9 @@ static void test_all(MPI_Comm comm, int rounds)
                 gather_all(comm, longs[i] / size, round);
                 reduce_to(comm, longs[i], i % size, round);
                 all_to_all(comm, longs[i] / size, round, i % 2);
+                gather_scatter(comm, longs[i] / size, i % size, round, i % 2);
+                prefixes(comm, longs[i], round);
+                reduce_scatter(comm, longs[i] / size, round, i % 2);
             }
     }
     /* Only the root sends: its memory must not be used again before the last reader has read it. */

@@ -4,11 +4,11 @@
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::arguments::{BlockArray, Blocks, Collective, CollectiveBuffer};
-use super::fabric::{Batch, CallFabric, Fabric, IN_TURN_BYTES};
+use super::fabric::{Batch, CallFabric, Fabric, IN_TURN_BYTES, place};
 use super::scratch::Scratch;
 use super::tree::{absolute, packed, pass_up, relative, subtree_ranks};
 use super::vector::{Vector, even_blocks};
-use super::{check_root, choose, inter};
+use super::{check_root, choose, inter, lines};
 use crate::common::error::Result;
 
 /// Arguments of `MPI_Gather`.
@@ -36,7 +36,7 @@ impl Collective for Gather {
         let receives = |_| self.recv.data().filter(|_| f.rank() == root);
         compare(f, Arguments::new(&sends, &receives).root(root)).await?;
         let block = recv.or(own).map_or(0, |v| v.bytes());
-        let how = choose::gather(&choose::GATHER, block, f.size(), f.room());
+        let how = choose::gather(&choose::GATHER, block, f.size(), place(f));
         // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, own, recv.map(even_blocks), root).await })
     }
@@ -92,15 +92,24 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 ) -> Result {
     // SAFETY: VECTORS.
     unsafe {
+        let bytes = block.as_ref().map(|block| block(root)).or(own).map_or(0, |v| v.bytes());
+        if how == choose::Gather::Lines
+            && bytes > 0
+            && let Some(lines) = f.lines()?
+            && lines::fits_gather(&lines, bytes, root)
+        {
+            if let (Some(block), Some(own)) = (&block, own) {
+                f.put_off(own.copy_to(block(root)))?;
+            }
+            return f.apart(lines::gather(f, &lines, own, block, bytes as usize, root)).await;
+        }
         match (how, block, own) {
             (choose::Gather::Linear, Some(block), own) => linear_root(f, own, block).await,
             (choose::Gather::Linear, None, Some(own)) if own.bytes() > 0 => {
                 f.send(root, own.buffer()).await
             }
-            (choose::Gather::Binomial, Some(block), own) => {
-                f.apart(binomial_root(f, own, block)).await
-            }
-            (choose::Gather::Binomial, None, Some(own)) if own.bytes() > 0 => {
+            (_, Some(block), own) => f.apart(binomial_root(f, own, block)).await,
+            (_, None, Some(own)) if how != choose::Gather::Linear && own.bytes() > 0 => {
                 f.apart(binomial_other(f, own, root)).await
             }
             _ => Ok(()),

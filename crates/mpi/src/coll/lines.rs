@@ -11,15 +11,20 @@
 #![allow(unsafe_code)]
 
 mod bcast;
+mod gather;
 pub(crate) mod mapped;
 pub(crate) mod member;
 mod reduce;
+mod scan;
 
 pub(super) use bcast::{bcast, bcast_long};
+pub(super) use gather::{fits_gather, gather, scatter};
 pub(super) use reduce::{allreduce, fits_allreduce};
+pub(super) use scan::scan;
 
 use crate::coll_choice::line_plan::{LinePlan, Readers, STEP_BYTES};
-use crate::common::error::Result;
+use crate::common::consts::MPI_ERR_INTERN;
+use crate::common::error::{Error, Result};
 use fastpath_base::copy::copy;
 
 /// Shared lines of the members of one call.
@@ -52,6 +57,9 @@ pub trait Lines {
 
     /// Records that this member has data of all members in this call, so that all have ended earlier calls.
     fn note_all_began(&self);
+
+    /// Records that this member has data of `rank` in this call, so that `rank` has ended earlier calls.
+    fn note_began(&self, rank: u32);
 
     /// Records a copy of `bytes` bytes from a member's shared memory, or from own memory. Simulated lines take time for
     /// it.
@@ -94,9 +102,18 @@ impl Lines for NoLines {
         match *self {}
     }
 
+    fn note_began(&self, _: u32) {
+        match *self {}
+    }
+
     fn look_ahead(&self) {
         match *self {}
     }
+}
+
+#[cold]
+fn no_lines() -> Error {
+    Error::new(MPI_ERR_INTERN, "shared lines were lost during a call")
 }
 
 /// Barrier: an exchange without data.

@@ -9,7 +9,7 @@ use super::local::Reduction;
 use super::ring::{self, Deal};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{allreduce, choose, inter, is_in_place};
+use super::{allreduce, choose, inter, is_in_place, shared};
 use crate::common::consts::MPI_ERR_COUNT;
 use crate::common::error::{Error, Result};
 use std::cell::OnceCell;
@@ -120,7 +120,7 @@ async unsafe fn scatter_result<C: CallFabric>(
     let sends = |to: u32| Some((o.datatype(), count(to)));
     let receives = |_| sends(f.rank());
     compare(f, Arguments::new(&sends, &receives).op(&o.op)).await?;
-    let how = choose::reduce_scatter(call, red.size(total, f.room()), f.size());
+    let how = choose::reduce_scatter(call, red.size(total, f.room()), f.size(), place(f));
     // SAFETY: VECTORS.
     f.channel().conclude(unsafe { run(f, how, red, operand, deal, result).await })
 }
@@ -153,7 +153,13 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     // SAFETY: VECTORS; the scratch is as long as the data that is written to it.
     unsafe {
         match how {
-            choose::ReduceScatter::Allreduce => {
+            choose::ReduceScatter::Shared
+                if red.layout.is_contiguous()
+                    && let Some(buffers) = f.shared()? =>
+            {
+                f.apart(shared::reduce_scatter(f, buffers, red, operand, (first, result))).await
+            }
+            choose::ReduceScatter::Allreduce | choose::ReduceScatter::Shared => {
                 let whole = scratch.elements(red.layout, operand.count)?;
                 let how = choose::allreduce(red.size(operand.count, f.room()), f.size(), place(f));
                 f.apart(allreduce::run(f, how, red, operand, whole)).await?;

@@ -3,11 +3,11 @@
 
 use super::agreement::{Arguments, compare};
 use super::arguments::{Collective, Operands};
-use super::choose;
-use super::fabric::{CallFabric, Fabric};
+use super::fabric::{CallFabric, Fabric, place};
 use super::local::Reduction;
 use super::scratch::Scratch;
 use super::vector::Vector;
+use super::{choose, lines};
 use crate::common::error::Result;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ async unsafe fn prefix<C: CallFabric>(f: &C, prefix: Prefix, o: &Operands, count
     let (operand, result) = o.vectors(f.channel(), count)?;
     let data = |_| Some((o.datatype(), count));
     compare(f, Arguments::new(&data, &data).op(&o.op)).await?;
-    let how = choose::scan(call, operand.bytes(), f.size(), f.room());
+    let how = choose::scan(call, red.size(operand.count, f.room()), f.size(), place(f));
     // SAFETY: VECTORS.
     f.channel().conclude(unsafe { run(f, how, prefix, red, operand, result).await })
 }
@@ -85,7 +85,15 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     unsafe {
         match how {
             choose::Scan::Chain => chain(f, prefix, red, operand, result).await,
-            choose::Scan::Doubling => doubling(f, prefix, red, operand, result).await,
+            choose::Scan::Lines
+                if red.layout.is_contiguous()
+                    && let Some(lines) = f.lines()? =>
+            {
+                f.apart(lines::scan(f, &lines, prefix, red, operand, result)).await
+            }
+            choose::Scan::Doubling | choose::Scan::Lines => {
+                doubling(f, prefix, red, operand, result).await
+            }
         }
     }
 }

@@ -4,11 +4,11 @@
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::arguments::{BlockArray, Blocks, Collective, CollectiveBuffer};
-use super::fabric::{Batch, CallFabric, Fabric, IN_TURN_BYTES};
+use super::fabric::{Batch, CallFabric, Fabric, IN_TURN_BYTES, place};
 use super::scratch::Scratch;
 use super::tree::{absolute, packed, pass_down, relative, subtree_ranks};
 use super::vector::{Vector, even_blocks};
-use super::{check_root, choose, inter};
+use super::{check_root, choose, inter, lines};
 use crate::common::error::Result;
 
 /// Arguments of `MPI_Scatter`.
@@ -36,7 +36,7 @@ impl Collective for Scatter {
         let receives = |from| self.recv.data().filter(|_| from == root);
         compare(f, Arguments::new(&sends, &receives).root(root)).await?;
         let block = send.or(own).map_or(0, |v| v.bytes());
-        let how = choose::gather(&choose::SCATTER, block, f.size(), f.room());
+        let how = choose::gather(&choose::SCATTER, block, f.size(), place(f));
         // SAFETY: VECTORS: the buffers are those of the call.
         f.channel().conclude(unsafe { run(f, how, send.map(even_blocks), own, root).await })
     }
@@ -92,15 +92,26 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 ) -> Result {
     // SAFETY: VECTORS.
     unsafe {
+        let bytes = block.as_ref().map(|block| block(root)).or(own).map_or(0, |v| v.bytes());
+        if how == choose::Gather::Shared
+            && bytes > 0
+            && let (Some(buffers), Some(first)) = (f.shared()?, f.lines()?)
+        {
+            let copied = match (&block, own) {
+                (Some(block), Some(own)) => block(root).copy_to(own),
+                _ => Ok(()),
+            };
+            let begin = || f.lines();
+            let scattered = lines::scatter(f, buffers, first, begin, block, own, (bytes, root));
+            return f.apart(scattered).await.and(copied);
+        }
         match (how, block, own) {
             (choose::Gather::Linear, Some(block), own) => linear_root(f, block, own).await,
             (choose::Gather::Linear, None, Some(own)) if own.bytes() > 0 => {
                 f.recv(root, own.buffer()).await
             }
-            (choose::Gather::Binomial, Some(block), own) => {
-                f.apart(binomial_root(f, block, own)).await
-            }
-            (choose::Gather::Binomial, None, Some(own)) if own.bytes() > 0 => {
+            (_, Some(block), own) => f.apart(binomial_root(f, block, own)).await,
+            (_, None, Some(own)) if how != choose::Gather::Linear && own.bytes() > 0 => {
                 f.apart(binomial_other(f, own, root)).await
             }
             _ => Ok(()),

@@ -174,6 +174,16 @@ impl<'f, F: Fabric> SharedRun<'f, F> {
     }
 }
 
+/// Records copies of `bytes` bytes from the buffer of each of the members, for simulated lines.
+#[inline]
+fn note_copies<L: Lines>(
+    lines: &Option<L>, members: impl IntoIterator<Item = u32>, bytes: impl TryInto<usize> + Copy,
+) {
+    if let Some(lines) = lines {
+        members.into_iter().for_each(|from| lines.note_copy(from, bytes.try_into().unwrap_or(0)));
+    }
+}
+
 /// Copies `len` bytes of a block, from byte `done` on, into a buffer.
 ///
 /// # Safety
@@ -229,10 +239,12 @@ pub(super) async unsafe fn reduce<F: Fabric>(
         unsafe {
             let by = run.copy_loop();
             run.time(|| put(by, operand, done, turn.of(f.rank()), len as usize));
+            note_copies(&lines, [f.rank()], len);
             run.meet(&lines, bytes - done).await?;
-            drop(lines);
             let mine = part(red, len / size, f.rank(), f.size());
+            note_copies(&lines, 0..f.size(), (mine.end - mine.start) * size);
             run.time(|| combine(red, turn, f.size(), mine));
+            drop(lines);
             let lines = run.lines()?;
             if let Some(lines) = &lines {
                 turn.note_reading(lines.number());
@@ -240,6 +252,7 @@ pub(super) async unsafe fn reduce<F: Fabric>(
             run.meet(&lines, bytes - done).await?;
             if let Some(result) = result {
                 run.time(|| take(turn.of(f.size() - 1), result, done, len as usize));
+                note_copies(&lines, 0..f.size(), len / u64::from(f.size()));
             }
             drop(lines);
         }
@@ -247,6 +260,75 @@ pub(super) async unsafe fn reduce<F: Fabric>(
     }
     run.end();
     Ok(())
+}
+
+/// Each member combines its block of all operands, in the order of the other algorithms: along the tree of [`Actors`],
+/// or around the ring from the next member on. `own` is the first element of this member's block, and its result.
+///
+/// # Safety
+/// The operand is readable and the result writable. The result may be the beginning of the operand. Elements are
+/// contiguous, and fit a buffer.
+pub(super) async unsafe fn reduce_scatter<F: Fabric>(
+    f: &F, buffers: &SharedBuffers, red: &Reduction<'_>, operand: Vector<'_>,
+    (first, result): (u64, Vector<'_>),
+) -> Result {
+    let (size, ranks) = (red.layout.size(), f.size());
+    let (count, at_once) = (operand.count, buffers.bytes as u64 / size);
+    let along_tree = red.size(count, f.room()).scatters_along_tree();
+    let mut run = SharedRun::new(f, buffers, CallSize::allreduce(operand.bytes()));
+    let mut done = 0;
+    while done < count {
+        let len = at_once.min(count - done);
+        let (turn, lines) = run.next_piece().await?;
+        // Elements of the piece in this member's block.
+        let start = first.clamp(done, done + len) - done;
+        let end = (first + result.count).clamp(done, done + len) - done;
+        // SAFETY: BUFFERS. A result is at most as far from its beginning as its operand, so that it overwrites no
+        // operand that is not in a buffer.
+        unsafe {
+            let by = run.copy_loop();
+            let own = turn.of(f.rank());
+            run.time(|| put(by, operand, done * size, own, (len * size) as usize));
+            run.meet(&lines, (count - done) * size).await?;
+            run.time(|| {
+                if start < end {
+                    let into = result.part(done + start - first, end - start);
+                    match along_tree {
+                        true => {
+                            combine(red, turn, ranks, start..end);
+                            let last = red.at(turn.of(ranks - 1), 0).part(start, end - start);
+                            take(last.ptr, into, 0, into.bytes() as usize);
+                        }
+                        false => combine_in_ring(red, turn, (f.rank(), ranks), start, into),
+                    }
+                }
+            });
+            drop(lines);
+        }
+        done += len;
+    }
+    run.end();
+    Ok(())
+}
+
+/// Combines all operands of this member's elements from `start` on, first that of the next member, last the own one.
+/// Safety: see BUFFERS. The result is writable.
+unsafe fn combine_in_ring(
+    red: &Reduction<'_>, turn: BufferTurn<'_>, (rank, ranks): (u32, u32), start: u64,
+    result: Vector<'_>,
+) {
+    let piece = (PIECE_BYTES / red.layout.size()).max(1);
+    let mut done = 0;
+    while done < result.count {
+        let into = result.part(done, piece.min(result.count - done));
+        let of = |rank: u32| red.at(turn.of(rank), 0).part(start + done, into.count);
+        // SAFETY: BUFFERS; the result is in no buffer.
+        unsafe {
+            take(of((rank + 1) % ranks).ptr, into, 0, into.bytes() as usize);
+            (2..=ranks).for_each(|k| red.fold(of((rank + k) % ranks), into));
+        }
+        done += into.count;
+    }
 }
 
 /// Returns a member's part of `count` elements. Parts are whole cache lines if elements fill them.
@@ -340,8 +422,10 @@ pub(super) async unsafe fn alltoall<'a, 'b, F: Fabric>(
         unsafe {
             let by = run.copy_loop();
             run.time(|| others().for_each(|to| put(by, out(to), done, place(f.rank(), to), len)));
+            note_copies(&lines, [f.rank()], len * (ranks as usize - 1));
             run.meet(&lines, bytes - done).await?;
             run.time(|| others().for_each(|of| take(place(of, f.rank()), into(of), done, len)));
+            note_copies(&lines, others(), len);
             drop(lines);
         }
         done += len as u64;

@@ -38,9 +38,9 @@ calls! {
         Nodes "nodes";
     BCAST Bcast 1 "bcast": Flat "flat", Binomial "binomial", ScatterAllgather "scatter-allgather",
         Lines "lines", Nodes "nodes";
-    GATHER Gather 2 "gather": Linear "linear", Binomial "binomial";
+    GATHER Gather 2 "gather": Linear "linear", Binomial "binomial", Lines "lines";
     GATHERV Gather 3 "gatherv": Linear "linear";
-    SCATTER Gather 4 "scatter": Linear "linear", Binomial "binomial";
+    SCATTER Gather 4 "scatter": Linear "linear", Binomial "binomial", Shared "shared";
     SCATTERV Gather 5 "scatterv": Linear "linear";
     ALLGATHER Allgather 6 "allgather": Flat "flat", Doubling "doubling", Bruck "bruck", Ring "ring",
         Together "together", Shared "shared", Lines "lines", Nodes "nodes";
@@ -54,11 +54,12 @@ calls! {
         Shared "shared", Nodes "nodes";
     ALLREDUCE Allreduce 12 "allreduce": Flat "flat", Doubling "doubling",
         HalvingDoubling "halving", Ring "ring", Shared "shared", Lines "lines", Nodes "nodes";
-    REDUCE_SCATTER ReduceScatter 13 "reduce_scatter": Allreduce "allreduce", Ring "ring";
+    REDUCE_SCATTER ReduceScatter 13 "reduce_scatter": Allreduce "allreduce", Ring "ring",
+        Shared "shared";
     REDUCE_SCATTER_BLOCK ReduceScatter 14 "reduce_scatter_block": Allreduce "allreduce",
-        Ring "ring";
-    SCAN Scan 15 "scan": Chain "chain", Doubling "doubling";
-    EXSCAN Scan 16 "exscan": Chain "chain", Doubling "doubling";
+        Ring "ring", Shared "shared";
+    SCAN Scan 15 "scan": Chain "chain", Doubling "doubling", Lines "lines";
+    EXSCAN Scan 16 "exscan": Chain "chain", Doubling "doubling", Lines "lines";
     NEIGHBOR_ALLGATHER Neighbor 17 "neighbor_allgather": Linear "linear";
     NEIGHBOR_ALLGATHERV Neighbor 18 "neighbor_allgatherv": Linear "linear";
     NEIGHBOR_ALLTOALL Neighbor 19 "neighbor_alltoall": Linear "linear";

@@ -61,11 +61,63 @@ impl Round {
     }
 }
 
+/// Part of one rank in a gather.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Collecting {
+    /// Rank that reads what this rank publishes; `None` at the root.
+    parent: Option<u32>,
+    /// Ranks of which this rank publishes the data, in that order. The first is this rank.
+    pub(crate) ranks: Box<[u32]>,
+    /// Ranks that publish for this rank.
+    pub(crate) children: Box<[u32]>,
+    /// Index in `ranks` of the first rank of each child, then the number of ranks.
+    pub(crate) starts: Box<[usize]>,
+    /// Largest number of ranks of which a rank other than the root publishes the data.
+    pub(crate) most: u64,
+}
+
+impl Collecting {
+    /// Returns the part of `rank` in a gather to `root`, in which each rank publishes for its parent.
+    fn new(rank: u32, root: u32, parents: &[Option<u32>]) -> Collecting {
+        fn add(children: &[Vec<u32>], rank: u32, ranks: &mut Vec<u32>) {
+            ranks.push(rank);
+            children[rank as usize].iter().for_each(|&child| add(children, child, ranks));
+        }
+        let mut children = vec![Vec::new(); parents.len()];
+        for (rank, parent) in (0..).zip(parents) {
+            if let Some(parent) = *parent {
+                children[parent as usize].push(rank);
+            }
+        }
+        let (mut ranks, mut starts) = (vec![rank], Vec::new());
+        for &child in &children[rank as usize] {
+            starts.push(ranks.len());
+            add(&children, child, &mut ranks);
+        }
+        starts.push(ranks.len());
+        let most = children[root as usize].iter().map(|&child| {
+            let mut ranks = Vec::new();
+            add(&children, child, &mut ranks);
+            ranks.len() as u64
+        });
+        Collecting {
+            parent: parents[rank as usize],
+            most: most.max().unwrap_or(0),
+            children: std::mem::take(&mut children[rank as usize]).into(),
+            ranks: ranks.into(),
+            starts: starts.into(),
+        }
+    }
+}
+
 /// Schedule of one rank.
 #[derive(Debug)]
 pub struct LinePlan {
     rank: u32,
     tree: TreePlaces,
+    /// Ranks by position, and the radices of the digits of a position, of `any_order`.
+    order: Box<[u32]>,
+    radices: Box<[u32]>,
     /// Rounds of exchanges of which the order does not matter.
     any_order: Box<[Round]>,
     /// Rounds in which every set of ranks is consecutive.
@@ -73,6 +125,7 @@ pub struct LinePlan {
     /// Largest number of values that any member publishes in a round of `in_order`.
     most_values: u64,
     trees: Box<[OnceCell<Branching>]>,
+    gathers: Box<[OnceCell<Collecting>]>,
 }
 
 /// Ranks that read a line.
@@ -86,6 +139,10 @@ pub enum Readers {
     Children(u32),
     /// Children that read one line in the broadcast from a root: root, index of the line.
     ChildrenOf(u32, u32),
+    /// Parent in the gather to a root.
+    Parent(u32),
+    /// Rank whose number differs in one bit, if there is such a rank: index of the bit.
+    Twin(u32),
 }
 
 impl LinePlan {
@@ -116,8 +173,11 @@ impl LinePlan {
             tree: TreePlaces::new(places, costs),
             any_order: rounds(rank, &order, &any_order),
             in_order: rounds(rank, &by_rank, &in_order),
+            order: order.into(),
+            radices: any_order.into(),
             most_values,
             trees: (0..ranks).map(|_| OnceCell::new()).collect(),
+            gathers: (0..ranks).map(|_| OnceCell::new()).collect(),
         })
     }
 
@@ -152,6 +212,32 @@ impl LinePlan {
         self.trees[root as usize].get_or_init(|| self.tree.branching(self.rank, root))
     }
 
+    /// Returns this rank's part in the gather to `root`.
+    pub(crate) fn collecting(&self, root: u32) -> &Collecting {
+        let make = || Collecting::new(self.rank, root, &self.gather_parents(root));
+        self.gathers[root as usize].get_or_init(make)
+    }
+
+    /// Returns the parent of each rank in a gather to `root`: the rank of the first round of an exchange whose digit
+    /// differs from that of the root, and is replaced by it. So the gather takes the rounds of the exchange.
+    fn gather_parents(&self, root: u32) -> Vec<Option<u32>> {
+        let mut parents = vec![None; self.order.len()];
+        let end = self.order.iter().position(|&rank| rank == root).unwrap_or(0) as u32;
+        for (position, &rank) in (0..).zip(&self.order) {
+            let mut below = 1;
+            for &radix in &self.radices {
+                let (own, of_root) = (position / below % radix, end / below % radix);
+                if own != of_root {
+                    let parent = position - own * below + of_root * below;
+                    parents[rank as usize] = Some(self.order[parent as usize]);
+                    break;
+                }
+                below *= radix;
+            }
+        }
+        parents
+    }
+
     /// Calls `visit` for each of the readers.
     #[inline]
     pub(crate) fn each_reader(&self, readers: Readers, mut visit: impl FnMut(u32)) {
@@ -160,7 +246,12 @@ impl LinePlan {
             Readers::InOrder(round) => &self.in_order[round as usize].partners,
             Readers::Children(root) => &self.branching(root).children,
             Readers::ChildrenOf(root, step) => self.branching(root).children_of(step),
+            Readers::Parent(root) => self.collecting(root).parent.as_slice(),
+            Readers::Twin(bit) => &[self.rank ^ (1 << bit)],
         };
+        if matches!(readers, Readers::Twin(_)) && ranks[0] >= self.ranks() {
+            return;
+        }
         ranks.iter().for_each(|&rank| visit(rank));
     }
 }

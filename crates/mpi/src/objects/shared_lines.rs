@@ -129,6 +129,12 @@ impl SharedLines {
         self.all_ended.set(call - 1);
     }
 
+    /// Records that a member has begun a call, and so has ended the call before.
+    #[inline]
+    pub(crate) fn note_began(&self, rank: u32, call: u64) {
+        self.ended[rank as usize].set(call - 1);
+    }
+
     /// Reads the progress of the readers of the lines that the next broadcast uses, so that it need not wait for it.
     pub(crate) fn look_ahead(&self) {
         let next = (self.call.get() | LAST_PART) + 1;

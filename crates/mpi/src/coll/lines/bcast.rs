@@ -4,10 +4,9 @@
 use super::super::fabric::Fabric;
 use super::super::shared::{SharedBuffers, disagree};
 use super::super::vector::Vector;
-use super::Lines;
+use super::{Lines, no_lines};
 use crate::coll_choice::line_plan::{MAX_ROUNDS, Readers, STEP_BYTES, TREE_STEPS};
-use crate::common::consts::MPI_ERR_INTERN;
-use crate::common::error::{Error, Result};
+use crate::common::error::Result;
 use crate::objects::shared_lines::{LINE_BYTES, sequence_of};
 use fastpath_base::copy::copy;
 use std::cell::Cell;
@@ -81,11 +80,6 @@ pub(in super::super) async unsafe fn bcast_long<F: Fabric, L: Lines>(
         done += len;
     }
     if is_unequal.get() { Err(disagree(total)) } else { Ok(()) }
-}
-
-#[cold]
-fn no_lines() -> Error {
-    Error::new(MPI_ERR_INTERN, "shared lines were lost during a call")
 }
 
 /// Broadcast of up to [`CALL_BYTES`](crate::coll_choice::line_plan::CALL_BYTES) bytes.

@@ -117,6 +117,11 @@ impl<W: LineWait> Lines for LineCall<'_, W> {
     }
 
     #[inline]
+    fn note_began(&self, rank: u32) {
+        self.lines.note_began(rank, self.call);
+    }
+
+    #[inline]
     fn look_ahead(&self) {
         self.lines.look_ahead();
     }

@@ -358,6 +358,10 @@ impl Lines for LineCall<'_> {
         self.lines.note_all_began(self.call);
     }
 
+    fn note_began(&self, rank: u32) {
+        self.lines.note_began(rank, self.call);
+    }
+
     fn note_copy(&self, from: u32, bytes: usize) {
         let Rank { host, rank } = self.rank;
         let costs = &host.machine.costs;

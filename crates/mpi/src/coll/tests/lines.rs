@@ -2,13 +2,14 @@
 //! messages, and published results.
 #![allow(unsafe_code)]
 
-use super::super::choose::*;
+use super::super::choose::{self, *};
 use super::super::fabric::Fabric;
 use super::super::local::Reduction;
+use super::super::scan::Prefix;
 use super::super::simulator::lines::{Host, LineId, Rank};
 use super::super::simulator::machine::{Machine, SharedLineCosts};
 use super::super::vector::Vector;
-use super::super::{allreduce, barrier, bcast};
+use super::super::{allreduce, alltoall, barrier, bcast, gather, scan, scatter};
 use crate::common::consts::{MPI_DOUBLE, MPI_UINT64_T};
 use crate::common::error::Result;
 use crate::objects::datatype::{Basic, Datatype};
@@ -340,6 +341,200 @@ fn long_broadcasts__are_faster_than_by_messages() {
                 messages / 1e3
             );
             assert!(lines < messages);
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum RootedCall {
+    Gather,
+    Scatter,
+    Scan,
+}
+
+/// Returns the mean time of the last rank of a call with blocks of `words` words, in ns, and checks the contents.
+fn predict_rooted(host: &Host<'_>, call: RootedCall, by_lines: bool, words: usize) -> f64 {
+    let datatype = Datatype::named(Basic::from_handle(MPI_UINT64_T).unwrap());
+    let red = &Reduction::new(&Op::builtin(Builtin::Sum), &datatype, MPI_UINT64_T).unwrap();
+    let (ranks, bytes) = (host.ranks() as usize, words as u64 * 8);
+    let data = |rank: usize, at: usize| (rank * words + at) as u64;
+    let run = |root: u32| {
+        let ends = host.run(|f| async move {
+            let (rank, is_root) = (f.rank as usize, f.rank == root);
+            let mut own: Vec<u64> = (0..words).map(|at| data(rank, at)).collect();
+            let mut all = vec![0; if is_root { ranks * words } else { 0 }];
+            let (own_at, all_at) = (own.as_mut_ptr(), all.as_mut_ptr());
+            let mine = Vector::raw(own_at.cast(), bytes);
+            let block = |r: u32| Vector::raw(all_at.wrapping_add(r as usize * words).cast(), bytes);
+            let block = is_root.then_some(block);
+            let expected: Vec<u64> = (0..ranks * words).map(|at| at as u64).collect();
+            // SAFETY: the vectors live until the call has ended.
+            unsafe {
+                match call {
+                    RootedCall::Gather => {
+                        let how = if by_lines { Gather::Lines } else { Gather::Binomial };
+                        gather::run(&f, how, Some(mine), block, root).await?;
+                        assert!(!is_root || all == expected);
+                    }
+                    RootedCall::Scatter => {
+                        let how = if by_lines { Gather::Shared } else { Gather::Binomial };
+                        if is_root {
+                            all.copy_from_slice(&expected);
+                        }
+                        own.fill(0);
+                        scatter::run(&f, how, block, Some(mine), root).await?;
+                        assert!(own.iter().copied().eq((0..words).map(|at| data(rank, at))));
+                    }
+                    RootedCall::Scan => {
+                        let how = if by_lines { Scan::Lines } else { Scan::Doubling };
+                        let value = red.at(own_at.cast(), words as u64);
+                        scan::run(&f, how, Prefix::Inclusive, red, value, value).await?;
+                        let sum = |at| (0..=rank).map(|r| data(r, at)).sum::<u64>();
+                        assert!(own.iter().copied().eq((0..words).map(sum)));
+                    }
+                }
+            }
+            Ok(())
+        });
+        ends.into_iter().fold(0.0, f64::max)
+    };
+    run(host.ranks() - 1);
+    run(host.ranks() / 2);
+    (0..RUNS).for_each(|_| _ = run(0));
+    (0..RUNS).map(|_| run(0)).sum::<f64>() / RUNS as f64
+}
+
+/// Prints the times of gather, scatter and scan, beside those by messages, for `docs/scale.md`. Lines are
+/// at most as slow where they are the usual choice.
+#[test]
+fn gather_scatter_scan__are_faster_than_by_messages() {
+    println!("| host | ranks | call | bytes | lines, ns | messages, ns |");
+    println!("|---|---|---|---|---|---|");
+    let mut missed = String::new();
+    for (machine, ranks) in [
+        (Machine::epyc_9654(), 192),
+        (Machine::epyc_9754(), 128),
+        (Machine::xeon_8375c(), 64),
+        (Machine::graviton3(), 64),
+        (Machine::graviton3(), 8),
+    ] {
+        let host = Host::new(&machine, ranks, &machine.line_costs(ranks)).unwrap();
+        for call in [RootedCall::Gather, RootedCall::Scatter, RootedCall::Scan] {
+            for words in [1, 16] {
+                let [lines, messages] =
+                    [true, false].map(|by_lines| predict_rooted(&host, call, by_lines, words));
+                let row = format!(
+                    "| {} | {ranks} | {call:?} | {} | {lines:.0} | {messages:.0} |",
+                    machine.name,
+                    8 * words
+                );
+                println!("{row}");
+                let room = JobProcessors::Own;
+                let place = CallPlace { room, may_share: true, may_line: true };
+                let bytes = 8 * words as u64;
+                let size = Size {
+                    bytes,
+                    count: words as u64,
+                    commutes: true,
+                    is_contiguous: true,
+                    order: ReductionOrder::Fixed,
+                };
+                let is_usual = match call {
+                    RootedCall::Gather => {
+                        choose::gather(&GATHER, bytes, ranks, place) == Gather::Lines
+                    }
+                    RootedCall::Scatter => {
+                        choose::gather(&SCATTER, bytes, ranks, place) == Gather::Shared
+                    }
+                    RootedCall::Scan => choose::scan(&SCAN, size, ranks, place) == Scan::Lines,
+                };
+                if is_usual && lines > 1.03 * messages {
+                    missed += &format!("{row}\n");
+                }
+            }
+        }
+    }
+    assert!(missed.is_empty(), "{missed}");
+}
+
+/// Returns the time of the last rank of an allreduce of `bytes` bytes, in ns.
+fn predict_long_allreduce(host: &Host<'_>, how: Allreduce, bytes: usize) -> f64 {
+    let datatype = Datatype::named(Basic::from_handle(MPI_UINT64_T).unwrap());
+    let red = &Reduction::new(&Op::builtin(Builtin::Sum), &datatype, MPI_UINT64_T).unwrap();
+    let ranks = u64::from(host.ranks());
+    let run = || {
+        let ends = host.run(|f| async move {
+            let mut data: Vec<u64> =
+                (0..bytes as u64 / 8).map(|at| u64::from(f.rank) + at).collect();
+            let vector = red.at(data.as_mut_ptr().cast(), bytes as u64 / 8);
+            // SAFETY: the data lives until the call has ended.
+            unsafe { allreduce::run(&f, how, red, vector, vector).await? };
+            assert!(
+                (0..).map(|at| ranks * (ranks - 1) / 2 + ranks * at).zip(data).all(|(a, b)| a == b)
+            );
+            Ok(())
+        });
+        ends.into_iter().fold(0.0, f64::max)
+    };
+    run();
+    run()
+}
+
+/// Returns the time of the last rank of an alltoall of blocks of `bytes` bytes, in ns. All blocks of a rank are the
+/// same memory, because the data of all ranks is too long.
+fn predict_long_alltoall(host: &Host<'_>, how: Alltoall, bytes: usize) -> f64 {
+    let run = || {
+        let ends = host.run(|f| async move {
+            let (mut out, mut into) = (vec![f.rank as u8; bytes], vec![0u8; bytes]);
+            let (out, into) = (out.as_mut_ptr(), into.as_mut_ptr());
+            let block = |at: *mut u8| move |_| Vector::raw(at, bytes as u64);
+            // SAFETY: the blocks live until the call has ended.
+            unsafe { alltoall::run(&f, how, &block(out), &block(into)).await }
+        });
+        ends.into_iter().fold(0.0, f64::max)
+    };
+    run();
+    run()
+}
+
+/// Prints times of long calls through shared buffers beside the time in which a core copies the bytes that it must get
+/// from other ranks. `FASTPATH_TEST_SCALE=1` adds hosts, for `docs/scale.md`.
+#[test]
+fn long_calls__take_at_least_their_copies() {
+    println!("| host | ranks | call | bytes | lines, us | copies, us | share | messages, us |");
+    println!("|---|---|---|---|---|---|---|---|");
+    let is_long = std::env::var_os("FASTPATH_TEST_SCALE").is_some();
+    let mut cases = vec![(Machine::graviton3(), if is_long { 64 } else { 8 })];
+    if is_long {
+        cases.push((Machine::xeon_8375c(), 64));
+        cases.push((Machine::epyc_9754(), 128));
+        cases.push((Machine::epyc_9654(), 192));
+    }
+    for (machine, ranks) in &cases {
+        let host = Host::new(machine, *ranks, &machine.line_costs(*ranks)).unwrap();
+        let copy = |bytes: usize| machine.costs.adjacent[0] * bytes as f64 / 64.0;
+        let others = *ranks as usize - 1;
+        let row = |call: &str, bytes: usize, lines: f64, least: f64, messages: f64| {
+            println!(
+                "| {} | {ranks} | {call} | {bytes} | {:.1} | {:.1} | {:.2} | {:.1} |",
+                machine.name,
+                lines / 1e3,
+                least / 1e3,
+                least / lines,
+                messages / 1e3
+            );
+            assert!(lines >= least);
+        };
+        let bytes = 1 << 20;
+        let [lines, halving, ring] =
+            [Allreduce::Shared, Allreduce::HalvingDoubling, Allreduce::Ring]
+                .map(|how| predict_long_allreduce(&host, how, bytes));
+        let least = 2.0 * copy(bytes) * others as f64 / f64::from(*ranks);
+        row("Allreduce", bytes, lines, least, halving.min(ring));
+        for bytes in [8 << 10, 64 << 10] {
+            let [lines, messages] = [Alltoall::Shared, Alltoall::Together]
+                .map(|how| predict_long_alltoall(&host, how, bytes));
+            row("Alltoall", bytes, lines, copy(bytes * others), messages);
         }
     }
 }

@@ -213,6 +213,8 @@ proptest! {
         for (how, prefix) in [
             (Scan::Chain, Prefix::Inclusive),
             (Scan::Doubling, Prefix::Inclusive),
+            (Scan::Lines, Prefix::Inclusive),
+            (Scan::Lines, Prefix::Exclusive),
             (Scan::Chain, Prefix::Exclusive),
             (Scan::Doubling, Prefix::Exclusive),
         ] {
@@ -341,6 +343,32 @@ fn sum_floats(
 }
 
 #[test]
+fn scan_and_reduce_scatter__through_shared_memory__have_the_bits_of_messages() {
+    let values = |count: u32| (0..count).map(|i| f64::from(i).sqrt() + 0.1).collect::<Vec<_>>();
+    for ranks in [2, 3, 5, 7, 8, 13] {
+        let hosts = vec![0; ranks as usize];
+        let scans = [Scan::Lines, Scan::Doubling].map(|how| {
+            sum_floats(&hosts, Mode::Eager, &values(9), false, |f, red, operand, result| {
+                // SAFETY: the vectors outlive the call.
+                unsafe { drive(scan::run(f, how, Prefix::Inclusive, red, operand, result)) }
+            })
+        });
+        assert_eq!(scans[0], scans[1], "{ranks} ranks");
+        for (count, by_messages) in [(100, ReduceScatter::Allreduce), (1100, ReduceScatter::Ring)] {
+            let results = [ReduceScatter::Shared, by_messages].map(|how| {
+                sum_floats(&hosts, Mode::Eager, &values(count), false, |f, red, operand, result| {
+                    let deal = ring::deal_evenly(operand.count, ranks);
+                    let mine = result.part(0, deal(f.rank()).1);
+                    // SAFETY: the vectors outlive the call.
+                    unsafe { drive(reduce_scatter::run(f, how, red, operand, &deal, mine)) }
+                })
+            });
+            assert_eq!(results[0], results[1], "{ranks} ranks, {count} elements");
+        }
+    }
+}
+
+#[test]
 fn deal_evenly__covers_every_element_once() {
     for (count, ranks) in [(0, 3), (2, 5), (17, 4), (1 << 40, 7)] {
         let deal = ring::deal_evenly(count, ranks);
@@ -388,7 +416,12 @@ fn choice__shares_arithmetic_only_where_it_may() {
                 );
             }
             assert_ne!(
-                choose::reduce_scatter(&choose::REDUCE_SCATTER, size(false, bytes), ranks),
+                choose::reduce_scatter(
+                    &choose::REDUCE_SCATTER,
+                    size(false, bytes),
+                    ranks,
+                    CallPlace::messages(JobProcessors::Own)
+                ),
                 ReduceScatter::Ring
             );
         }
