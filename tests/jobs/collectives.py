@@ -150,6 +150,17 @@ def case_lines_by_topology(session):
     return None
 
 
+def case_lines_in_nonblocking_calls(session):
+    """The report counts the broadcasts, of which the program makes only nonblocking ones."""
+    env = {"FASTPATH_REPORT": "1", "FASTPATH_COLL": LINES}
+    outcome = session.mpirun(4, [session.binary("coll_lines_nonblocking")], env=env).finish()
+    if problem := outcome.problem(quiet=False):
+        return problem, outcome.text()
+    if "bcast on 4 ranks, algorithm lines" not in outcome.err:
+        return "nonblocking broadcasts do not use lines", outcome.text()
+    return None
+
+
 @sliced
 def case_lines_of_many_ranks(session):
     """128 and 192 ranks on the processors of this machine, with checked contents."""

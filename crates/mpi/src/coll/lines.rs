@@ -14,6 +14,7 @@ mod bcast;
 mod gather;
 pub(crate) mod mapped;
 pub(crate) mod member;
+pub(crate) mod outstanding;
 mod reduce;
 mod scan;
 

@@ -1,6 +1,7 @@
 //! Memory of a communicator's members that all of them map: allocation, exchange of addresses, and release.
 #![allow(unsafe_code)]
 
+use super::lines::mapped::wait_until_idle;
 use super::words::{gather_all, synchronize};
 use crate::common::error::Result;
 use crate::objects::comm::Comm;
@@ -73,7 +74,9 @@ pub(crate) fn give_back(p: &Process, comm: &Comm) -> Result {
         return Ok(());
     }
     if buffers.is_some() || lines.is_some() {
-        synchronize(&Channel::next(p, comm))?;
+        let f = Channel::next(p, comm);
+        wait_until_idle(&f)?;
+        synchronize(&f)?;
     }
     for own in [buffers, lines].into_iter().flatten() {
         // SAFETY: the worker lives while MPI runs, and this call holds the lock.

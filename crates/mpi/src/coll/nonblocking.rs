@@ -7,6 +7,8 @@ use super::arguments::Collective;
 use super::choose::JobProcessors;
 use super::choose::NodeMap;
 use super::fabric::{CallFabric, Fabric, drive};
+use super::lines::outstanding::OutstandingCall;
+use super::lines::{self, Lines};
 use super::nodes::room_of;
 use super::scratch::InState;
 use crate::common::consts::MPI_ERR_REQUEST;
@@ -14,6 +16,7 @@ use crate::common::error::{COMPLETE_FIRST, COMPLETE_IT, Error, Result};
 use crate::common::spare_blocks::{FutureBlock, Spare};
 use crate::common::status::Status;
 use crate::objects::comm::Comm;
+use crate::objects::operation::AWAITS_MEMORY;
 use crate::p2p::channel::{Channel, Ticket};
 use crate::p2p::request::{self, Operation, PollCondition};
 use crate::process::{self, Process};
@@ -174,6 +177,16 @@ impl Fabric for NonblockingFabric {
         self.comm.nodes(self.channel.process)
     }
 
+    /// Members may start persistent calls in different orders, so these calls use no lines.
+    fn may_line(&self) -> bool {
+        self.memory.is_none() && lines::mapped::outstanding(&self.channel).is_some()
+    }
+
+    fn lines(&self) -> Result<Option<impl Lines>> {
+        let queue = lines::mapped::outstanding(&self.channel).filter(|_| self.memory.is_none());
+        Ok(queue.map(|queue| OutstandingCall::new(queue, &self.channel)))
+    }
+
     unsafe fn send(&self, to: u32, data: Buffer) -> impl Future<Output = Result> {
         // SAFETY: FABRIC.
         self.end(unsafe { self.channel.post_send(to, data) })
@@ -329,6 +342,7 @@ where
     fn watch(&self) -> PollCondition {
         match self.awaited {
             0 => PollCondition::Named,
+            AWAITS_MEMORY => PollCondition::Always,
             id => PollCondition::Request(id),
         }
     }

@@ -10,6 +10,9 @@ use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
+/// Value of [`Extras::awaited`] for an operation that waits for memory that other ranks write, not for a request.
+pub(crate) const AWAITS_MEMORY: RequestId = RequestId::MAX;
+
 /// Condition under which calls also poll an operation if they do not name its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PollCondition {

@@ -59,9 +59,49 @@ pub struct SharedLines {
     pub(crate) progress_reads: std::cell::RefCell<Vec<u32>>,
 }
 
+/// Lines for nonblocking calls. Calls use them one after another, in the order of their starts, which is equal on all
+/// members.
+pub struct OutstandingLines {
+    pub(crate) lines: SharedLines,
+    /// Number of calls of this member that have begun to use or to wait for the lines.
+    joined: Cell<u64>,
+    /// Number of calls that have ended.
+    left: Cell<u64>,
+}
+
+impl OutstandingLines {
+    /// Makes the lines of no call.
+    pub(crate) fn new(lines: SharedLines) -> OutstandingLines {
+        OutstandingLines { lines, joined: Cell::new(0), left: Cell::new(0) }
+    }
+
+    /// Adds a call to the queue, and returns its position.
+    pub(crate) fn join(&self) -> u64 {
+        self.joined.replace(self.joined.get() + 1)
+    }
+
+    /// Returns whether all calls before a position have ended.
+    pub(crate) fn is_turn(&self, position: u64) -> bool {
+        self.left.get() == position
+    }
+
+    /// Removes the first call, which has ended, from the queue.
+    pub(crate) fn leave(&self) {
+        self.left.set(self.left.get() + 1);
+    }
+
+    /// Returns whether no call is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.left.get() == self.joined.get()
+    }
+}
+
 /// Lines of a communicator, and the memory behind them.
 pub struct MappedLines {
     pub(crate) lines: SharedLines,
+    pub(crate) outstanding: OutstandingLines,
+    /// Number of the collective call that made the lines. Nonblocking calls after it use them.
+    pub(crate) since: u64,
     pub(crate) own: LocalRegion,
     /// Keys that keep the memory of the other members mapped.
     pub(crate) _keys: Vec<RemoteKey>,

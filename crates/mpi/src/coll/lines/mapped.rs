@@ -7,7 +7,9 @@ use crate::coll_choice::line_plan::{CachePlace, LineCosts, LinePlan};
 use crate::common::consts::MPI_ERR_OTHER;
 use crate::common::error::{Error, Result, SAME_ON_ALL_RANKS};
 use crate::common::lock;
-use crate::objects::shared_lines::{BYTES, MappedLines, SharedLines, first_call_of};
+use crate::objects::shared_lines::{
+    BYTES, MappedLines, OutstandingLines, SharedLines, first_call_of,
+};
 use crate::p2p::channel::Channel;
 use crate::p2p::channel::deadlock;
 use crate::p2p::fault;
@@ -65,6 +67,36 @@ pub(in super::super) fn are_there(f: &Channel<'_>) -> bool {
     matches!(f.comm.lines.get(), Some(Some(_)))
 }
 
+/// Returns the lines that a nonblocking call may use: those that an earlier call has made. Equal on all members. With
+/// checks there are none, because calls then compare their arguments first, and continue in any order.
+pub(in super::super) fn outstanding<'c>(f: &Channel<'c>) -> Option<&'c OutstandingLines> {
+    let mapped = f.comm.lines.get()?.as_deref()?;
+    let may = f.process.checks().is_none() && mapped.since < f.sequence();
+    may.then_some(&mapped.outstanding)
+}
+
+/// Waits until the nonblocking calls of a communicator that is about to be freed use no lines.
+pub(in super::super) fn wait_until_idle(f: &Channel<'_>) -> Result {
+    let Some(Some(mapped)) = f.comm.lines.get() else { return Ok(()) };
+    let queue = &mapped.outstanding;
+    if queue.is_idle() {
+        return Ok(());
+    }
+    let note = Note {
+        call: f.process.call.get(),
+        peer: -1,
+        tag: -1,
+        comm: f.comm.handle.get(),
+        bytes: 0,
+        awaited: AwaitedRanks::UNKNOWN,
+        naps: false,
+    };
+    let worker = f.process.worker()?;
+    // SAFETY: the worker lives while MPI runs, and no reference to it is held across the wait.
+    unsafe { deadlock::wait_until(f.process, worker, None, &note, |_| queue.is_idle()) };
+    Ok(())
+}
+
 /// Ends a blocking call that has failed, or whose arguments this member has refused. Members that wait for its lines
 /// fail, and members that would use memory again do not wait for it.
 #[cold]
@@ -78,11 +110,20 @@ pub(in super::super) fn end_failed(f: &Channel<'_>) {
 #[cold]
 #[inline(never)]
 fn make(f: &Channel<'_>) -> Result {
-    let plan = LinePlan::new(f.comm.rank, &places_of(f), &LineCosts::USUAL);
+    let places = places_of(f);
+    let plan = || LinePlan::new(f.comm.rank, &places, &LineCosts::USUAL);
+    let plans = plan().zip(plan());
     // SAFETY: the region is as long as required, and no other member has mapped it yet.
-    let regions = map_members(f, BYTES, plan.is_some(), |at| unsafe { SharedLines::clear(at) })?;
-    let mapped = regions.zip(plan).map(|(regions, plan)| {
+    let clear = |at: *mut u8| unsafe {
+        SharedLines::clear(at);
+        SharedLines::clear(at.wrapping_add(BYTES));
+    };
+    let regions = map_members(f, 2 * BYTES, plans.is_some(), clear)?;
+    let mapped = regions.zip(plans).map(|(regions, (plan, other))| {
+        let others = regions.firsts.iter().map(|first| first.wrapping_add(BYTES)).collect();
         Box::new(MappedLines {
+            outstanding: OutstandingLines::new(SharedLines::new(others, other)),
+            since: f.sequence(),
             lines: SharedLines::new(regions.firsts, plan),
             own: regions.own,
             _keys: regions.keys,

@@ -91,6 +91,29 @@ impl<W: LineWait> LineCall<'_, W> {
     }
 }
 
+/// Takes the data that the `pending` members of `from` have published for a step of a call. Returns whether no member
+/// is left.
+#[inline]
+pub(super) fn take_found(
+    lines: &SharedLines, wait: &impl LineWait, (from, (call, step)): (&[u32], (u64, u32)),
+    pending: &Cell<u64>, bytes: &impl Fn(usize) -> usize, take: &mut impl FnMut(usize, *const u8),
+) -> bool {
+    let mut left = pending.get();
+    while left != 0 {
+        let index = left.trailing_zeros() as usize;
+        left &= left - 1;
+        let (rank, expected) = (from[index], bytes(index));
+        if let Some((found, at)) = lines.find(rank, call, step, expected) {
+            if found != expected {
+                wait.defer_length(rank, expected, found);
+            }
+            take(index, at);
+            pending.set(pending.get() & !(1 << index));
+        }
+    }
+    pending.get() == 0
+}
+
 impl<W: LineWait> Lines for LineCall<'_, W> {
     #[inline]
     fn plan(&self) -> &LinePlan {
@@ -147,22 +170,9 @@ impl<W: LineWait> Lines for LineCall<'_, W> {
         mut take: impl FnMut(usize, *const u8),
     ) -> Result {
         let pending = Cell::new(u64::MAX >> (64 - from.len()));
-        let mut poll = || {
-            let mut left = pending.get();
-            while left != 0 {
-                let index = left.trailing_zeros() as usize;
-                left &= left - 1;
-                let (rank, expected) = (from[index], bytes(index));
-                if let Some((found, at)) = self.lines.find(rank, self.call, step, expected) {
-                    if found != expected {
-                        self.wait.defer_length(rank, expected, found);
-                    }
-                    take(index, at);
-                    pending.set(pending.get() & !(1 << index));
-                }
-            }
-            pending.get() == 0
-        };
+        let step = (self.call, step);
+        let mut poll =
+            || take_found(self.lines, &self.wait, (from, step), &pending, &bytes, &mut take);
         match poll() {
             true => Ok(()),
             false => {
