@@ -12,6 +12,7 @@ use crate::objects::operation::AWAITS_MEMORY;
 use crate::objects::shared_lines::{OutstandingLines, SharedLines, first_call_of};
 use crate::p2p::channel::Channel;
 use crate::p2p::fault;
+use crate::process::failures;
 use fastpath_base::sync::{Ordering, compiler_fence};
 use fastpath_protocol::Fault;
 use fastpath_protocol::buffer::Buffer;
@@ -94,8 +95,12 @@ impl<'l> OutstandingCall<'l> {
         Poll::Pending
     }
 
-    /// Suspends the call until member `rank` acts. Errors: the member has left, also at the poll before.
+    /// Suspends the call until member `rank` acts. Errors: the member has left, also at the poll before; a member has
+    /// died, or the communicator was revoked.
     fn suspend_for(&self, rank: u32) -> Poll<Result> {
+        if self.channel.comm.faults.is_broken() {
+            return Poll::Ready(Err(failures::describe_broken(self.channel.comm)));
+        }
         let worker = self.channel.process.worker()?;
         // SAFETY: the worker lives while MPI runs, and the lock is held.
         let has_left = unsafe { (*worker).peer_has_left(self.channel.world_rank(rank)) };
