@@ -136,8 +136,9 @@ static void collectives(void)
         usleep(20000);
         raise(SIGKILL);
     }
-    MPI_Iallreduce(out, in, N, MPI_INT, MPI_SUM, comm, &request);
-    FAILS(MPI_Wait(&request, MPI_STATUS_IGNORE), MPIX_ERR_PROC_FAILED);
+    /* The call itself fails if the death is known before it. */
+    int rc = MPI_Iallreduce(out, in, N, MPI_INT, MPI_SUM, comm, &request);
+    FAILS(rc == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc, MPIX_ERR_PROC_FAILED);
     for (int n = 1; n <= N; n *= N) {
         FAILS(MPI_Barrier(comm), MPIX_ERR_PROC_FAILED);
         FAILS(MPI_Bcast(out, n, MPI_INT, 0, comm), MPIX_ERR_PROC_FAILED);
@@ -150,10 +151,10 @@ static void collectives(void)
         FAILS(MPI_Alltoall(out, n, MPI_INT, in, n, MPI_INT, comm), MPIX_ERR_PROC_FAILED);
         FAILS(MPI_Scan(out, in, n, MPI_INT, MPI_SUM, comm), MPIX_ERR_PROC_FAILED);
         FAILS(MPI_Reduce_scatter_block(out, in, n, MPI_INT, MPI_SUM, comm), MPIX_ERR_PROC_FAILED);
-        int rc = MPI_Ibcast(out, n, MPI_INT, 0, comm, &request);
+        rc = MPI_Ibcast(out, n, MPI_INT, 0, comm, &request);
         FAILS(rc == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc, MPIX_ERR_PROC_FAILED);
     }
-    int rc = MPI_Start(&persistent);
+    rc = MPI_Start(&persistent);
     FAILS(rc == MPI_SUCCESS ? MPI_Wait(&persistent, MPI_STATUS_IGNORE) : rc, MPIX_ERR_PROC_FAILED);
     MPI_Request_free(&persistent);
     FAILS(MPI_Comm_dup(comm, &made), MPIX_ERR_PROC_FAILED);
