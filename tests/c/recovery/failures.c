@@ -132,6 +132,7 @@ static void collectives(void)
     MPI_Comm_set_errhandler(living, MPI_ERRORS_RETURN);
     MPI_Request request, persistent;
     MPI_Barrier_init(comm, MPI_INFO_NULL, &persistent);
+    MPI_Barrier(MPI_COMM_WORLD);
     if (rank == last) {
         usleep(20000);
         raise(SIGKILL);
