@@ -91,6 +91,11 @@ impl fmt::Display for DeviceError {
     }
 }
 
+/// Returns whether the process has loaded the CUDA driver, and pointers to device memory may appear.
+pub fn has_cuda() -> bool {
+    may_appear() && loaded::drivers().cuda.is_some()
+}
+
 /// Returns the device memory at an address; `None` for host memory, pinned host memory included.
 pub fn find(address: *const u8) -> Result<Option<DeviceMemory>, DeviceError> {
     if !may_appear() {
@@ -102,5 +107,23 @@ pub fn find(address: *const u8) -> Result<Option<DeviceMemory>, DeviceError> {
             Err(DeviceError::Unsupported(vendor))
         }
         _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::{Setting, find, may_appear, start};
+
+    #[test]
+    fn setting__decides_whether_device_memory_may_appear() {
+        let byte = 0_u8;
+        for (setting, expected) in [(Setting::Off, false), (Setting::On, true)] {
+            assert_eq!(start(setting), expected);
+            assert_eq!(may_appear(), expected);
+            assert_eq!(find(&raw const byte), Ok(None), "this process has loaded no driver");
+        }
+        // Without a driver, the decision depends on the device files of the host.
+        assert_eq!(start(Setting::Auto), may_appear());
     }
 }

@@ -56,6 +56,7 @@ mod tree;
 pub(crate) mod vector;
 pub(crate) mod words;
 
+pub use crate::objects::staging::Use;
 pub(crate) use agreement::{compare_call, compare_calls, refuse_call};
 pub use allgather::{Allgather, Allgatherv};
 pub use allreduce::Allreduce;

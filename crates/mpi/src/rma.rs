@@ -38,6 +38,7 @@ pub mod lock_all;
 mod lock_word;
 mod report;
 mod request;
+pub mod staged;
 mod target;
 pub mod transfer;
 pub mod window;

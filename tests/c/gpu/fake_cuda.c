@@ -385,6 +385,26 @@ CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
     return run(&(struct copy){to, (char *)from, 0, 0, bytes, 1});
 }
 
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    ENTER;
+    return queue(stream, (struct copy){(char *)to, (char *)from, 0, 0, bytes, 1});
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+    ENTER;
+    *count = DEVICES;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int length, CUdevice device)
+{
+    ENTER;
+    snprintf(name, length, "fake device %d", device);
+    return CUDA_SUCCESS;
+}
+
 /* Interfaces of early drivers. Their arguments have other types. */
 #define OLD(name)                                                                                      \
     void name(void);                                                                                   \

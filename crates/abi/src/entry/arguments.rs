@@ -8,7 +8,7 @@
 
 use super::{Count, read_counts};
 use core::ffi::{c_int, c_void};
-use fastpath_mpi::coll::{Blocks, CollectiveBuffer, Operands, SignificantBuffer, TypedBlocks};
+use fastpath_mpi::coll::{Blocks, CollectiveBuffer, Operands, SignificantBuffer, TypedBlocks, Use};
 use fastpath_mpi::common::consts::MPI_ERR_ARG;
 use fastpath_mpi::objects::arguments::Args;
 use fastpath_mpi::rma::transfer::Sides;
@@ -130,14 +130,23 @@ impl SendBlock {
         (self.sendcount, self.sendtype)
     }
 
-    /// Returns the buffer. Its datatype is significant only if the buffer is `used` and not `MPI_IN_PLACE`.
-    pub fn side(&self, p: &Process, used: bool) -> Result<CollectiveBuffer> {
-        CollectiveBuffer::new(p, used, self.sendbuf.cast(), self.sendcount, self.sendtype)
+    /// Returns the buffer, with `blocks` blocks. Its datatype is significant only if the buffer is `used` and not
+    /// `MPI_IN_PLACE`.
+    pub fn side(&self, p: &Process, used: bool, blocks: u32) -> Result<CollectiveBuffer> {
+        CollectiveBuffer::new(p, used, self.sendbuf.cast(), self.sendcount, self.sendtype)?.staged(
+            p,
+            blocks,
+            Use::Input,
+        )
     }
 
-    /// Returns the buffer, whose datatype is always significant.
-    pub fn block(&self, p: &Process) -> Result<SignificantBuffer> {
-        read_block(p, self.sendbuf.cast_mut(), self.sendcount, self.sendtype)
+    /// Returns the buffer, with `blocks` blocks. Its datatype is always significant.
+    pub fn block(&self, p: &Process, blocks: u32) -> Result<SignificantBuffer> {
+        read_block(p, self.sendbuf.cast_mut(), self.sendcount, self.sendtype)?.staged(
+            p,
+            blocks,
+            Use::Input,
+        )
     }
 }
 
@@ -153,15 +162,20 @@ impl RecvBlock {
         (self.recvcount, self.recvtype)
     }
 
-    /// Returns the buffer. Its datatype is significant only if the buffer is `used` and not `MPI_IN_PLACE`.
-    pub fn side(&self, p: &Process, used: bool) -> Result<CollectiveBuffer> {
+    /// Returns the buffer, with `blocks` blocks. Its datatype is significant only if the buffer is `used` and not
+    /// `MPI_IN_PLACE`.
+    pub fn side(&self, p: &Process, used: bool, blocks: u32) -> Result<CollectiveBuffer> {
         let buf = self.recvbuf.cast_const().cast();
-        CollectiveBuffer::new(p, used, buf, self.recvcount, self.recvtype)
+        CollectiveBuffer::new(p, used, buf, self.recvcount, self.recvtype)?.staged(
+            p,
+            blocks,
+            Use::Output,
+        )
     }
 
-    /// Returns the buffer, whose datatype is always significant.
-    pub fn block(&self, p: &Process) -> Result<SignificantBuffer> {
-        read_block(p, self.recvbuf, self.recvcount, self.recvtype)
+    /// Returns the buffer, with `blocks` blocks. Its datatype is always significant.
+    pub fn block(&self, p: &Process, blocks: u32) -> Result<SignificantBuffer> {
+        read_block(p, self.recvbuf, self.recvcount, self.recvtype)?.staged(p, blocks, Use::Output)
     }
 }
 
@@ -178,7 +192,8 @@ impl<C: Count, D: Count> RecvBlocks<C, D> {
     pub unsafe fn read(&self, p: &Process, partners: u32) -> Result<Blocks> {
         let arrays = (self.recvcounts, self.displs);
         // SAFETY: ARGUMENTS.
-        unsafe { read_blocks(p, partners, self.recvbuf, arrays, self.recvtype) }
+        unsafe { read_blocks(p, partners, self.recvbuf, arrays, self.recvtype) }?
+            .staged(p, Use::Output)
     }
 }
 
@@ -199,14 +214,16 @@ impl<C: Count, D: Count> Exchange<C, D> {
     pub unsafe fn given(&self, p: &Process, partners: u32) -> Result<Blocks> {
         let arrays = (self.sendcounts, self.sdispls);
         // SAFETY: ARGUMENTS.
-        unsafe { read_blocks(p, partners, self.sendbuf, arrays, self.sendtype) }
+        unsafe { read_blocks(p, partners, self.sendbuf, arrays, self.sendtype) }?
+            .staged(p, Use::Input)
     }
 
     /// Returns the receive buffer for `partners` ranks.
     pub unsafe fn taken(&self, p: &Process, partners: u32) -> Result<Blocks> {
         let arrays = (self.recvcounts, self.rdispls);
         // SAFETY: ARGUMENTS.
-        unsafe { read_blocks(p, partners, self.recvbuf, arrays, self.recvtype) }
+        unsafe { read_blocks(p, partners, self.recvbuf, arrays, self.recvtype) }?
+            .staged(p, Use::Output)
     }
 }
 
@@ -227,14 +244,16 @@ impl<C: Count, D: Count> TypedExchange<C, D> {
     pub unsafe fn given(&self, p: &Process, partners: u32) -> Result<TypedBlocks> {
         let arrays = (self.sendcounts, self.sdispls);
         // SAFETY: ARGUMENTS.
-        unsafe { read_typed_blocks(p, partners, self.sendbuf, arrays, self.sendtypes) }
+        unsafe { read_typed_blocks(p, partners, self.sendbuf, arrays, self.sendtypes) }?
+            .staged(p, Use::Input)
     }
 
     /// Returns the receive buffer for `partners` ranks.
     pub unsafe fn taken(&self, p: &Process, partners: u32) -> Result<TypedBlocks> {
         let arrays = (self.recvcounts, self.rdispls);
         // SAFETY: ARGUMENTS.
-        unsafe { read_typed_blocks(p, partners, self.recvbuf, arrays, self.recvtypes) }
+        unsafe { read_typed_blocks(p, partners, self.recvbuf, arrays, self.recvtypes) }?
+            .staged(p, Use::Output)
     }
 }
 
@@ -250,7 +269,12 @@ pub struct Reduction {
 impl Reduction {
     /// Returns the operands, with the objects of the handles.
     pub fn operands(&self, p: &Process) -> Result<Operands> {
+        self.operands_of(p, self.count, self.count)
+    }
+
+    /// Returns operands of which only `sent` and `received` elements are significant.
+    pub fn operands_of(&self, p: &Process, sent: i64, received: i64) -> Result<Operands> {
         let (send, recv) = (self.sendbuf.cast(), self.recvbuf.cast());
-        Operands::new(p, send, recv, self.datatype, self.op)
+        Operands::new(p, send, recv, self.datatype, self.op)?.staged(p, sent, received)
     }
 }

@@ -7,6 +7,7 @@ use super::arguments::{RecvBlock, RecvBlocks, SendBlock, read_block, read_blocks
 use super::{Count, Form};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::coll;
+use fastpath_mpi::coll::Use;
 use fastpath_mpi::coll::pair::{self, PairCall};
 use fastpath_mpi::common::consts::{MPI_BYTE, MPI_PROC_NULL, MPI_ROOT, MPI_SUCCESS};
 use fastpath_mpi::common::lock;
@@ -15,7 +16,7 @@ use fastpath_mpi::process::errhandler::{Scope, raise};
 use fastpath_mpi::{Process, Result, process};
 
 /// Returns whether the calling process is the root. An invalid `root` is no error here; it is reported later.
-fn is_root(comm: &Comm, root: c_int) -> bool {
+pub(crate) fn is_root(comm: &Comm, root: c_int) -> bool {
     match comm.is_inter() {
         false => u32::try_from(root) == Ok(comm.rank),
         true => root == MPI_ROOT,
@@ -24,7 +25,7 @@ fn is_root(comm: &Comm, root: c_int) -> bool {
 
 /// Returns whether the calling process exchanges data with the root. In an intercommunicator, the processes of the
 /// root's own group do not exchange data with it.
-fn is_partner(comm: &Comm, root: c_int) -> bool {
+pub(crate) fn is_partner(comm: &Comm, root: c_int) -> bool {
     !comm.is_inter() || root >= 0
 }
 
@@ -100,7 +101,8 @@ pub unsafe fn bcast(
     unsafe {
         form.run(p, comm, |comm| {
             let datatype = used_type(comm, root, datatype);
-            let data = read_block(p, buffer, count, datatype)?;
+            let used = if is_root(comm, root) { Use::Input } else { Use::Output };
+            let data = read_block(p, buffer, count, datatype)?.staged(p, 1, used)?;
             Ok(coll::Bcast { data, root })
         })
     }
@@ -113,9 +115,9 @@ pub unsafe fn gather(
     unsafe {
         form.run(p, comm, |comm| {
             let used = is_partner(comm, root);
-            let send = send.side(p, used)?;
+            let send = send.side(p, used, 1)?;
             let used = is_root(comm, root);
-            let recv = recv.side(p, used)?;
+            let recv = recv.side(p, used, comm.peer_count())?;
             Ok(coll::Gather { send, recv, root })
         })
     }
@@ -128,7 +130,7 @@ pub unsafe fn gatherv<C: Count, D: Count>(
     unsafe {
         form.run(p, comm, |comm| {
             let used = is_partner(comm, root);
-            let send = send.side(p, used)?;
+            let send = send.side(p, used, 1)?;
             let recv = match is_root(comm, root) {
                 true => Some(recv.read(p, comm.peer_count())?),
                 false => None,
@@ -145,9 +147,9 @@ pub unsafe fn scatter(
     unsafe {
         form.run(p, comm, |comm| {
             let used = is_root(comm, root);
-            let send = send.side(p, used)?;
+            let send = send.side(p, used, comm.peer_count())?;
             let used = is_partner(comm, root);
-            let recv = recv.side(p, used)?;
+            let recv = recv.side(p, used, 1)?;
             Ok(coll::Scatter { send, recv, root })
         })
     }
@@ -162,11 +164,14 @@ pub unsafe fn scatterv<C: Count, D: Count>(
         form.run(p, comm, |comm| {
             let arrays = (sendcounts, displs);
             let send = match is_root(comm, root) {
-                true => Some(read_blocks(p, comm.peer_count(), sendbuf, arrays, sendtype)?),
+                true => {
+                    let send = read_blocks(p, comm.peer_count(), sendbuf, arrays, sendtype)?;
+                    Some(send.staged(p, Use::Input)?)
+                }
                 false => None,
             };
             let used = is_partner(comm, root);
-            let recv = recv.side(p, used)?;
+            let recv = recv.side(p, used, 1)?;
             Ok(coll::Scatterv { send, recv, root })
         })
     }

@@ -21,14 +21,20 @@ fn unless_in_place<B>(buf: *const c_void, read: impl FnOnce() -> Result<B>) -> R
 /// Runs a call in which all blocks have one length.
 #[inline]
 unsafe fn run_blocks<C: Collective + 'static>(
-    p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
+    p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize, sends_all: bool,
     make: impl FnOnce(CollectiveBuffer, SignificantBuffer) -> C,
 ) -> Result<()> {
     if form.is_blocking() && coll::skip_empty(comm, send.shape(), recv.shape(), 0) {
         return Ok(());
     }
     // SAFETY: ARGUMENTS.
-    unsafe { form.run(p, comm, |_| Ok(make(send.side(p, true)?, recv.block(p)?))) }
+    unsafe {
+        form.run(p, comm, |comm| {
+            let ranks = comm.peer_count();
+            let send = send.side(p, true, if sends_all { ranks } else { 1 })?;
+            Ok(make(send, recv.block(p, ranks)?))
+        })
+    }
 }
 
 pub unsafe fn allgather(
@@ -36,7 +42,7 @@ pub unsafe fn allgather(
 ) -> Result<()> {
     let make = |send, recv| coll::Allgather { send, recv };
     // SAFETY: ARGUMENTS.
-    unsafe { run_blocks(p, form, send, recv, comm, make) }
+    unsafe { run_blocks(p, form, send, recv, comm, false, make) }
 }
 
 pub unsafe fn allgatherv<C: Count, D: Count>(
@@ -45,7 +51,7 @@ pub unsafe fn allgatherv<C: Count, D: Count>(
     // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
-            let send = send.side(p, true)?;
+            let send = send.side(p, true, 1)?;
             let recv = recv.read(p, comm.peer_count())?;
             Ok(coll::Allgatherv { send, recv })
         })
@@ -57,7 +63,7 @@ pub unsafe fn alltoall(
 ) -> Result<()> {
     let make = |send, recv| coll::Alltoall { send, recv };
     // SAFETY: ARGUMENTS.
-    unsafe { run_blocks(p, form, send, recv, comm, make) }
+    unsafe { run_blocks(p, form, send, recv, comm, true, make) }
 }
 
 pub unsafe fn alltoallv<C: Count, D: Count>(

@@ -22,10 +22,15 @@ unsafe fn run<C: Collective + 'static>(
 /// Runs a call in which all blocks have one length.
 #[inline]
 unsafe fn run_blocks<C: Collective + 'static>(
-    p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
+    p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize, sends_all: bool,
     make: impl FnOnce(Rc<Neighborhood>, SignificantBuffer, SignificantBuffer) -> C,
 ) -> Result<()> {
-    let read = |comm: &_| Ok(make(Neighborhood::of(comm)?, send.block(p)?, recv.block(p)?));
+    let read = |comm: &_| {
+        let around = Neighborhood::of(comm)?;
+        let sent = if sends_all { around.outdegree() } else { 1 };
+        let (send, recv) = (send.block(p, sent)?, recv.block(p, around.indegree())?);
+        Ok(make(around, send, recv))
+    };
     // SAFETY: ARGUMENTS.
     unsafe { form.run(p, comm, read) }
 }
@@ -35,7 +40,7 @@ pub unsafe fn neighbor_allgather(
 ) -> Result<()> {
     let make = |around, send, recv| coll::NeighborAllgather { around, send, recv };
     // SAFETY: ARGUMENTS.
-    unsafe { run_blocks(p, form, send, recv, comm, make) }
+    unsafe { run_blocks(p, form, send, recv, comm, false, make) }
 }
 
 pub unsafe fn neighbor_allgatherv<C: Count, D: Count>(
@@ -44,7 +49,7 @@ pub unsafe fn neighbor_allgatherv<C: Count, D: Count>(
     // SAFETY: ARGUMENTS.
     unsafe {
         run(p, form, comm, |around| {
-            let send = send.block(p)?;
+            let send = send.block(p, 1)?;
             let recv = recv.read(p, around.indegree())?;
             Ok(coll::NeighborAllgatherv { around, send, recv })
         })
@@ -56,7 +61,7 @@ pub unsafe fn neighbor_alltoall(
 ) -> Result<()> {
     let make = |around, send, recv| coll::NeighborAlltoall { around, send, recv };
     // SAFETY: ARGUMENTS.
-    unsafe { run_blocks(p, form, send, recv, comm, make) }
+    unsafe { run_blocks(p, form, send, recv, comm, true, make) }
 }
 
 pub unsafe fn neighbor_alltoallv<C: Count, D: Count>(

@@ -4,11 +4,12 @@
 #![allow(unsafe_code)]
 
 use super::arguments::Reduction;
-use super::coll::{finish, used_type};
+use super::coll::{finish, is_partner, is_root, used_type};
 use super::{Count, Form, read_counts};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::coll::{self, Operands};
 use fastpath_mpi::common::consts::{MPI_PROC_NULL, MPI_SUCCESS, MPI_SUM};
+use fastpath_mpi::objects::staging::{CallCopies, Use};
 use fastpath_mpi::{Process, Result, process};
 
 pub unsafe fn reduce(
@@ -21,7 +22,10 @@ pub unsafe fn reduce(
             let op = if idle { MPI_SUM } else { call.op };
             let datatype = used_type(comm, root, call.datatype);
             let call = Reduction { datatype, op, ..call };
-            let (operands, count) = (call.operands(p)?, call.count);
+            let count = call.count;
+            let sent = if is_partner(comm, root) { count } else { 0 };
+            let received = if is_root(comm, root) { count } else { 0 };
+            let operands = call.operands_of(p, sent, received)?;
             Ok(coll::Reduce { operands, count, root })
         })
     }
@@ -87,6 +91,9 @@ pub unsafe fn reduce_scatter<C: Count>(
         form.run(p, comm, |comm| {
             let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
             let counts = read_counts("recvcounts", recvcounts, comm.size().into())?;
+            let own = counts.get(comm.rank as usize).copied().unwrap_or(0);
+            let all = counts.iter().fold(0_i64, |sum, &count| sum.saturating_add(count));
+            let operands = operands.staged(p, all, own)?;
             Ok(coll::ReduceScatter::new(operands, counts))
         })
     }
@@ -98,8 +105,10 @@ pub unsafe fn reduce_scatter_block(
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
-        form.run(p, comm, |_| {
+        form.run(p, comm, |comm| {
             let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
+            let all = recvcount.saturating_mul(comm.size().into());
+            let operands = operands.staged(p, all, recvcount)?;
             Ok(coll::ReduceScatterBlock { operands, count: recvcount })
         })
     }
@@ -131,5 +140,12 @@ pub unsafe fn reduce_local(
 ) -> Result<()> {
     let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
     // SAFETY: ARGUMENTS.
-    unsafe { coll::reduce_local(inbuf.cast(), inoutbuf.cast(), count, (&layout, datatype), &op) }
+    unsafe {
+        let mut copies = CallCopies::default();
+        let (left, right) = (inbuf.cast_mut().cast(), inoutbuf.cast());
+        let left = copies.add_elements(left, count, &layout, Use::Input)?;
+        let right = copies.add_elements(right, count, &layout, Use::Output)?;
+        coll::reduce_local(left, right, count, (&layout, datatype), &op)?;
+        copies.store()
+    }
 }

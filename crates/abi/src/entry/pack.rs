@@ -6,8 +6,25 @@
 use super::{Count, load, read_text, store};
 use core::ffi::{c_char, c_void};
 use fastpath_mpi::common::consts::*;
-use fastpath_mpi::objects::datatype::TypeError;
+use fastpath_mpi::objects::datatype::{Datatype, TypeError};
+use fastpath_mpi::objects::staging::{CallCopies, Use};
 use fastpath_mpi::{Error, Process, Result};
+
+/// Runs `run` on the addresses of elements and of packed bytes. Copies replace device memory, and the results are
+/// stored. The elements are the input of a call that `packs`. Errors: those of a copy, and of `run`.
+fn staged(
+    packs: bool, (elements, packed): ((*const c_void, i64, &Datatype), (*const c_void, i64)),
+    run: impl FnOnce(*mut u8, *mut u8) -> Result<()>,
+) -> Result<()> {
+    let (read, written) = (Use::Input, Use::Output);
+    let (of_elements, of_packed) = if packs { (read, written) } else { (written, read) };
+    let mut copies = CallCopies::default();
+    let (at, count, datatype) = elements;
+    let at = copies.add_elements(at.cast_mut().cast(), count, datatype, of_elements)?;
+    let bytes = copies.add_bytes(packed.0.cast_mut().cast(), packed.1, of_packed)?;
+    run(at, bytes)?;
+    copies.store()
+}
 
 /// Advances the caller's position to the result of `step`.
 unsafe fn advance<C: Count>(
@@ -32,7 +49,10 @@ pub unsafe fn pack<C: Count>(
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.
     unsafe {
-        advance(position, |at| datatype.pack(inbuf.cast(), incount, outbuf.cast(), outsize, at))
+        let data = ((inbuf, incount, &*datatype), (outbuf.cast_const(), outsize));
+        staged(true, data, |inbuf, outbuf| {
+            advance(position, |at| datatype.pack(inbuf, incount, outbuf, outsize, at))
+        })
     }
 }
 
@@ -46,7 +66,10 @@ pub unsafe fn unpack<C: Count>(
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.
     unsafe {
-        advance(position, |at| datatype.unpack(inbuf.cast(), insize, at, outbuf.cast(), outcount))
+        let data = ((outbuf.cast_const(), outcount, &*datatype), (inbuf, insize));
+        staged(false, data, |outbuf, inbuf| {
+            advance(position, |at| datatype.unpack(inbuf, insize, at, outbuf, outcount))
+        })
     }
 }
 
@@ -78,8 +101,9 @@ pub unsafe fn pack_external<D: Count>(
     // SAFETY: ARGUMENTS.
     unsafe {
         check_datarep(datarep)?;
-        advance(position, |at| {
-            datatype.pack_external(inbuf.cast(), incount, outbuf.cast(), outsize, at)
+        let data = ((inbuf, incount, &*datatype), (outbuf.cast_const(), outsize));
+        staged(true, data, |inbuf, outbuf| {
+            advance(position, |at| datatype.pack_external(inbuf, incount, outbuf, outsize, at))
         })
     }
 }
@@ -94,8 +118,9 @@ pub unsafe fn unpack_external<D: Count>(
     // SAFETY: ARGUMENTS.
     unsafe {
         check_datarep(datarep)?;
-        advance(position, |at| {
-            datatype.unpack_external(inbuf.cast(), insize, at, outbuf.cast(), outcount)
+        let data = ((outbuf.cast_const(), outcount, &*datatype), (inbuf, insize));
+        staged(false, data, |outbuf, inbuf| {
+            advance(position, |at| datatype.unpack_external(inbuf, insize, at, outbuf, outcount))
         })
     }
 }

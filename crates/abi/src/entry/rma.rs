@@ -6,12 +6,9 @@
 use super::arguments::{OneSided, ResultArguments};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::objects::hot::{INSIDE, OPEN, is_hidden};
-use fastpath_mpi::rma::accumulate::{
-    AccumulateBuffer, Swap, Update, compare_and_swap as swap, update,
-};
-use fastpath_mpi::rma::transfer::{self, Sides};
-use fastpath_mpi::rma::{hot, hot_atomics};
-use fastpath_mpi::rma::{rget as begin_get, rput as begin_put, rupdate};
+use fastpath_mpi::rma::accumulate::{AccumulateBuffer, Swap, Update};
+use fastpath_mpi::rma::transfer::Sides;
+use fastpath_mpi::rma::{hot, hot_atomics, staged};
 use fastpath_mpi::{Process, Result};
 
 fn side(buffer: *const c_void, count: i64, datatype: usize) -> AccumulateBuffer {
@@ -50,7 +47,7 @@ pub unsafe fn put_quick(call: OneSided) -> bool {
 /// The buffer is readable for count and datatype until the operation is completed.
 pub unsafe fn put(p: &Process, call: OneSided) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe { transfer::put(p, &call.into()) }
+    unsafe { staged::put(p, &call.into()) }
 }
 
 /// Immediate path of `MPI_Get` from memory that this process reaches by load and store.
@@ -67,7 +64,7 @@ pub unsafe fn get_quick(call: OneSided) -> bool {
 /// The buffer is writable for count and datatype, and has no other user until the operation is completed.
 pub unsafe fn get(p: &Process, call: OneSided) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe { transfer::get(p, &call.into()) }
+    unsafe { staged::get(p, &call.into()) }
 }
 
 /// # Safety
@@ -75,7 +72,7 @@ pub unsafe fn get(p: &Process, call: OneSided) -> Result<()> {
 pub unsafe fn rput(p: &Process, call: OneSided) -> Result<usize> {
     let sides = Sides::from(call);
     // SAFETY: ARGUMENTS.
-    unsafe { begin_put(p, &sides) }
+    unsafe { staged::rput(p, &sides) }
 }
 
 /// # Safety
@@ -83,7 +80,7 @@ pub unsafe fn rput(p: &Process, call: OneSided) -> Result<usize> {
 pub unsafe fn rget(p: &Process, call: OneSided) -> Result<usize> {
     let sides = Sides::from(call);
     // SAFETY: ARGUMENTS.
-    unsafe { begin_get(p, &sides) }
+    unsafe { staged::rget(p, &sides) }
 }
 
 /// Immediate path of `MPI_Accumulate` to memory that this process reaches by load and store.
@@ -107,7 +104,7 @@ pub unsafe fn accumulate(p: &Process, call: OneSided, op: usize) -> Result<()> {
     }
     let asked = update_of(&sides, None, op);
     // SAFETY: ARGUMENTS.
-    unsafe { update(p, &asked, false) }
+    unsafe { staged::update(p, &asked) }
 }
 
 /// # Safety
@@ -116,7 +113,7 @@ pub unsafe fn raccumulate(p: &Process, call: OneSided, op: usize) -> Result<usiz
     let sides = Sides::from(call);
     let asked = update_of(&sides, None, op);
     // SAFETY: ARGUMENTS.
-    unsafe { rupdate(p, &asked) }
+    unsafe { staged::rupdate(p, &asked) }
 }
 
 /// Immediate path of `MPI_Get_accumulate` on memory that this process reaches by load and store.
@@ -144,7 +141,7 @@ pub unsafe fn get_accumulate(
     }
     let asked = update_of(&sides, Some(result_side(&result)), op);
     // SAFETY: ARGUMENTS.
-    unsafe { update(p, &asked, false) }
+    unsafe { staged::update(p, &asked) }
 }
 
 /// # Safety
@@ -155,7 +152,7 @@ pub unsafe fn rget_accumulate(
     let sides = Sides::from(call);
     let asked = update_of(&sides, Some(result_side(&result)), op);
     // SAFETY: ARGUMENTS.
-    unsafe { rupdate(p, &asked) }
+    unsafe { staged::rupdate(p, &asked) }
 }
 
 /// Immediate path of `MPI_Fetch_and_op` on memory that this process reaches by load and store.
@@ -198,7 +195,7 @@ pub unsafe fn fetch_and_op(
         win,
     };
     // SAFETY: ARGUMENTS.
-    unsafe { update(p, &asked, false) }
+    unsafe { staged::update(p, &asked) }
 }
 
 /// Immediate path of `MPI_Compare_and_swap` on memory that this process reaches by load and store.
@@ -246,5 +243,5 @@ pub unsafe fn compare_and_swap(
         win,
     };
     // SAFETY: ARGUMENTS.
-    unsafe { swap(p, &asked) }
+    unsafe { staged::compare_and_swap(p, &asked) }
 }

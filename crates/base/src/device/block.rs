@@ -6,7 +6,7 @@ use super::{DeviceError, DeviceMemory};
 use std::ptr::{self, NonNull};
 use std::sync::Mutex;
 
-/// Smallest block, in bytes. Every size is a power of two.
+/// Smallest block, in bytes. Sizes up to [`KEPT_BYTES`] are powers of two, others are whole numbers of this size.
 const SMALLEST: usize = 64 << 10;
 /// Most bytes of unused blocks that are kept. Pinning a block takes longer than a copy.
 const KEPT_BYTES: usize = 64 << 20;
@@ -42,7 +42,11 @@ impl HostBlock {
     /// Returns a block of at least `bytes` bytes, to copy from or to `memory`. Its contents are undefined.
     pub fn take(bytes: u64, memory: &DeviceMemory) -> Result<HostBlock, DeviceError> {
         let none = DeviceError::NoMemory(bytes);
-        let wanted = usize::try_from(bytes).ok().and_then(usize::checked_next_power_of_two);
+        let wanted = match usize::try_from(bytes).ok() {
+            Some(bytes) if bytes <= KEPT_BYTES => Some(bytes.next_power_of_two()),
+            Some(bytes) => bytes.checked_next_multiple_of(SMALLEST),
+            None => None,
+        };
         let wanted = wanted.ok_or(none)?.max(SMALLEST);
         if let Ok(mut unused) = UNUSED.lock()
             && let Some(at) = unused.iter().position(|pages| pages.bytes == wanted)

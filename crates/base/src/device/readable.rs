@@ -12,6 +12,7 @@ pub(super) fn is_readable(address: *const u8) -> bool {
 }
 
 #[cfg(test)]
+#[allow(non_snake_case)]
 mod tests {
     use super::is_readable;
     use std::ptr;

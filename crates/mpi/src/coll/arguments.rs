@@ -11,6 +11,7 @@ use super::vector::{Vector, offset};
 use crate::common::error::Result;
 use crate::objects::datatype::{Datatype, DatatypeKeeper};
 use crate::objects::op::Op;
+use crate::objects::staging::{Part, Use};
 use crate::p2p::channel::Channel;
 use crate::process::Process;
 use std::rc::Rc;
@@ -58,6 +59,16 @@ impl CollectiveBuffer {
         })
     }
 
+    /// Replaces device memory by a copy. The buffer has `blocks` times its count of elements.
+    pub fn staged(mut self, p: &Process, blocks: u32, used: Use) -> Result<CollectiveBuffer> {
+        if let Some(datatype) = &self.datatype {
+            let count = self.count.saturating_mul(blocks.into());
+            let parts = || vec![Part::whole(datatype.layout(), count)];
+            self.buf = p.staged.replace(self.buf, used, parts)?;
+        }
+        Ok(self)
+    }
+
     pub(super) fn vector(&self) -> Result<Option<Vector<'_>>> {
         let vector = |datatype| Vector::new(self.buf, self.count, datatype);
         self.datatype.as_deref().map(vector).transpose()
@@ -84,6 +95,16 @@ pub struct SignificantBuffer {
 }
 
 impl SignificantBuffer {
+    /// Replaces device memory by a copy; see [`CollectiveBuffer::staged`].
+    pub fn staged(mut self, p: &Process, blocks: u32, used: Use) -> Result<SignificantBuffer> {
+        let count = self.count.saturating_mul(blocks.into());
+        if !is_in_place(self.buf) {
+            let parts = || vec![Part::whole(self.datatype.layout(), count)];
+            self.buf = p.staged.replace(self.buf, used, parts)?;
+        }
+        Ok(self)
+    }
+
     pub(super) fn vector(&self) -> Result<Vector<'_>> {
         Vector::new(self.buf, self.count, &self.datatype)
     }
@@ -121,6 +142,23 @@ pub struct Blocks {
     pub datatype: Rc<Datatype>,
 }
 
+impl Blocks {
+    /// Replaces device memory by a copy.
+    pub fn staged(mut self, p: &Process, used: Use) -> Result<Blocks> {
+        if is_in_place(self.buf) {
+            return Ok(self);
+        }
+        let layout = self.datatype.layout();
+        let part = |(&count, &at): (&i64, &i64)| Part {
+            offset: at.wrapping_mul(layout.extent()),
+            ..Part::whole(layout, count)
+        };
+        let parts = || self.counts.iter().zip(&self.displacements).map(part).collect();
+        self.buf = p.staged.replace(self.buf, used, parts)?;
+        Ok(self)
+    }
+}
+
 impl BlockArray for Blocks {
     const ALLTOALL: &'static choose::CallAlgorithms<choose::Alltoall> = &choose::ALLTOALLV;
     const NEIGHBOR: &'static choose::CallAlgorithms<choose::Neighbor> = &choose::NEIGHBOR_ALLTOALLV;
@@ -152,6 +190,22 @@ pub struct TypedBlocks {
     pub displacements: Vec<i64>,
     /// The datatype of each block.
     pub datatypes: Vec<Rc<Datatype>>,
+}
+
+impl TypedBlocks {
+    /// Replaces device memory by a copy.
+    pub fn staged(mut self, p: &Process, used: Use) -> Result<TypedBlocks> {
+        if is_in_place(self.buf) {
+            return Ok(self);
+        }
+        let part = |((&count, &offset), datatype): ((&i64, &i64), &Rc<Datatype>)| Part {
+            offset,
+            ..Part::whole(datatype.layout(), count)
+        };
+        let blocks = self.counts.iter().zip(&self.displacements).zip(&self.datatypes);
+        self.buf = p.staged.replace(self.buf, used, || blocks.map(part).collect())?;
+        Ok(self)
+    }
 }
 
 impl BlockArray for TypedBlocks {
@@ -202,6 +256,22 @@ impl Operands {
             datatype: DatatypeKeeper::new(p.datatype(datatype)?, datatype),
             op: *p.op(op)?,
         })
+    }
+
+    /// Replaces device memory by copies, of `sent` and `received` elements. In place, the result has at least the
+    /// operand's elements.
+    pub fn staged(mut self, p: &Process, sent: i64, received: i64) -> Result<Operands> {
+        let layout = self.datatype().layout();
+        let parts = |count| move || vec![Part::whole(layout, count)];
+        let in_place = is_in_place(self.send);
+        let received = if in_place { received.max(sent) } else { received };
+        let recv = p.staged.replace(self.recv, Use::Output, parts(received))?;
+        let send = match in_place {
+            true => self.send,
+            false => p.staged.replace(self.send.cast_mut(), Use::Input, parts(sent))?,
+        };
+        (self.send, self.recv) = (send, recv);
+        Ok(self)
     }
 
     #[inline]

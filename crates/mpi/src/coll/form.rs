@@ -11,7 +11,10 @@ use super::{lines, nonblocking, open};
 use crate::common::consts::MPI_ERR_ARG;
 use crate::common::error::{Error, Result};
 use crate::objects::comm::Comm;
+use crate::objects::staging::CallCopies;
+use crate::p2p::request::{StagedKind, make_staged};
 use crate::process::Process;
+use fastpath_base::device;
 use std::rc::Rc;
 
 /// Form of a collective call, with the address of the request.
@@ -45,11 +48,57 @@ impl Form {
         let comm = p.comm(comm)?;
         // SAFETY: CALL'S BUFFERS.
         unsafe {
+            match device::may_appear() {
+                false => self.run_in_memory(p, comm, read),
+                true => self.run_staged(p, comm, read),
+            }
+        }
+    }
+
+    /// Executes a call whose buffers are in host memory. Safety: see CALL'S BUFFERS.
+    #[inline]
+    unsafe fn run_in_memory<C: Collective + 'static>(
+        self, p: &Process, comm: Rc<Comm>, read: impl FnOnce(&Comm) -> Result<C>,
+    ) -> Result {
+        // SAFETY: CALL'S BUFFERS.
+        unsafe {
             match comm.is_inter() {
                 false => self.run_on(p, comm, read),
                 true => self.run_between(p, comm, read),
             }
         }
+    }
+
+    /// Executes a call whose buffers may be in device memory. `read` replaces those by copies. Safety: see CALL'S
+    /// BUFFERS.
+    #[cold]
+    #[inline(never)]
+    unsafe fn run_staged<C: Collective + 'static>(
+        self, p: &Process, comm: Rc<Comm>, read: impl FnOnce(&Comm) -> Result<C>,
+    ) -> Result {
+        // A function of the program that the call runs may make another call.
+        let outer = p.staged.exchange(CallCopies::default());
+        let mut copies = CallCopies::default();
+        let read = |comm: &Comm| {
+            let call = read(comm);
+            copies = p.staged.exchange(CallCopies::default());
+            call
+        };
+        // SAFETY: CALL'S BUFFERS.
+        let result = unsafe { self.run_in_memory(p, comm, read) };
+        p.staged.exchange(outer);
+        if copies.is_empty() {
+            return result;
+        }
+        result?;
+        let (request, kind) = match self {
+            Form::Blocking => return copies.store(),
+            Form::Nonblocking(request) => (request, StagedKind::Collective),
+            Form::Persistent(request) => (request, StagedKind::Persistent),
+        };
+        // SAFETY: the call has stored its request there.
+        unsafe { request.write(make_staged(p, request.read(), copies, kind)?) };
+        Ok(())
     }
 
     /// Executes the call on an intercommunicator. Safety: see CALL'S BUFFERS.

@@ -14,6 +14,7 @@ use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::common::status::Status;
 use crate::objects::datatype::{Datatype, DatatypeKeeper};
+use crate::objects::staging::{CallCopies, Use};
 use crate::p2p::channel::Channel;
 use crate::process::Process;
 use fastpath_base::trace::{self, Point};
@@ -70,6 +71,15 @@ impl CheckedAccess {
     pub(super) fn datatype(&self) -> &Datatype {
         self.datatype.typed().0
     }
+}
+
+/// Replaces the elements of an access by a copy, if they are in device memory. A wrong datatype is left to the checks
+/// of the access. Errors: those of the copy.
+pub(super) fn stage(p: &Process, access: &Access, copies: &mut CallCopies) -> Result<Access> {
+    let Ok(datatype) = p.datatype(access.datatype) else { return Ok(*access) };
+    let used = if access.writes { Use::Input } else { Use::Output };
+    let buf = copies.add_elements(access.buf, access.count, &datatype, used)?;
+    Ok(Access { buf, ..*access })
 }
 
 /// A checked access that lies within the possible range of a file.
@@ -151,7 +161,14 @@ impl File {
     /// # Safety
     /// See ELEMENTS.
     pub(super) unsafe fn carry_out(&self, p: &Process, access: &Access) -> Result<Status> {
-        let checked = self.check(p, access);
+        let mut copies = CallCopies::default();
+        let staged = stage(p, access, &mut copies);
+        let checked = staged.and_then(|access| Ok((self.check(p, &access)?, access.buf)));
+        let (checked, buf) = match checked {
+            Ok((checked, buf)) => (Ok(checked), buf),
+            Err(error) => (Err(error), access.buf),
+        };
+        let access = &Access { buf, ..*access };
         let from = match (access.place, &checked) {
             (FilePlace::At(offset), _) => Ok(offset),
             (FilePlace::Individual, _) => Ok(self.position.get()),
@@ -182,6 +199,7 @@ impl File {
             let units = (bytes / self.shown().unit()) as i64;
             self.position.set(self.position.get() + units);
         }
+        copies.store()?;
         self.status_of(access, datatype.as_deref(), bytes)
     }
 

@@ -5,13 +5,14 @@
 //! **ELEMENTS.** The elements in memory are readable or writable as in `access`, until the request completes.
 #![allow(unsafe_code)]
 
-use super::access::{Access, AccessTarget, FilePlace, Memory};
+use super::access::{Access, AccessTarget, FilePlace, Memory, stage};
 use super::{AccessFailure, File, collective, helper};
 use crate::coll::nonblocking::start_status;
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::common::status::Status;
-use crate::p2p::request::{Operation, PollCondition, make_operation};
+use crate::objects::staging::CallCopies;
+use crate::p2p::request::{Operation, PollCondition, StagedKind, make_operation, make_staged};
 use crate::process::Process;
 use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 use fastpath_io::IoError;
@@ -28,10 +29,35 @@ impl File {
     /// # Safety
     /// See ELEMENTS.
     pub unsafe fn start(self: Rc<Self>, p: &Process, access: &Access) -> Result<usize> {
+        let mut copies = CallCopies::default();
+        let staged = stage(p, access, &mut copies);
+        // SAFETY: ELEMENTS. The copies live until the request completes.
+        let inner = unsafe {
+            match staged {
+                Ok(access) => self.start_in_memory(p, &access, None)?,
+                // The other ranks of a collective access need this rank.
+                Err(error) if access.collective => self.start_in_memory(p, access, Some(error))?,
+                Err(error) => return Err(error),
+            }
+        };
+        match copies.is_empty() {
+            true => Ok(inner),
+            false => make_staged(p, inner, copies, StagedKind::File),
+        }
+    }
+
+    /// Starts an access of elements in host memory. The access fails with the error `refused`, if there is one. Safety:
+    /// see ELEMENTS.
+    unsafe fn start_in_memory(
+        self: Rc<Self>, p: &Process, access: &Access, refused: Option<Error>,
+    ) -> Result<usize> {
         // SAFETY: ELEMENTS.
         unsafe {
             if access.collective && self.comm.size() > 1 {
-                return self.start_collective(p, access);
+                return self.start_collective(p, access, refused);
+            }
+            if let Some(error) = refused {
+                return Err(error);
             }
             if let Some(request) = self.clone().start_helped(p, access)? {
                 return Ok(request);
@@ -42,8 +68,10 @@ impl File {
     }
 
     /// Starts a collective access on several ranks. Safety: see ELEMENTS.
-    unsafe fn start_collective(self: Rc<Self>, p: &Process, access: &Access) -> Result<usize> {
-        let checked = self.check(p, access);
+    unsafe fn start_collective(
+        self: Rc<Self>, p: &Process, access: &Access, refused: Option<Error>,
+    ) -> Result<usize> {
+        let checked = refused.map_or_else(|| self.check(p, access), Err);
         let from = match access.place {
             FilePlace::At(offset) => offset,
             _ => self.position.get(),

@@ -14,7 +14,7 @@ use crate::common::lock;
 use crate::lifecycle::finalize;
 use crate::lifecycle::init;
 use crate::objects::group::Group;
-use crate::objects::info::{Info, MEMORY_KINDS};
+use crate::objects::info::{Info, memory_kinds};
 use crate::p2p::buffered;
 use crate::process::errhandler::{self, HandlerKind, check_errhandler};
 use crate::process::{self, ForkedChild, Process, ProcessPhase, Session};
@@ -203,7 +203,7 @@ pub fn describe(p: &Process, session: usize) -> Result<Info> {
     let level = p.sessions.find(session)?.level;
     let name = LEVELS.iter().find(|&&(_, number)| number == level);
     let name = name.map_or("MPI_THREAD_SINGLE", |&(name, _)| name);
-    Ok(Info::from_pairs([("thread_level", name), ("mpi_memory_alloc_kinds", MEMORY_KINDS)]))
+    Ok(Info::from_pairs([("thread_level", name), ("mpi_memory_alloc_kinds", memory_kinds())]))
 }
 
 /// `MPI_Group_from_session_pset`. Errors: `MPI_ERR_SESSION`, `MPI_ERR_ARG` for an unknown name.

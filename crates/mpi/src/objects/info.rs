@@ -4,11 +4,21 @@
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::common::table::{HandleKind, HandleTable};
+use fastpath_base::device;
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Kinds of memory whose addresses may be passed (MPI-5.0 section 12.4.3).
 pub const MEMORY_KINDS: &str = "system,mpi";
+
+/// Returns the kinds of memory that messages and collective calls support now. With a CUDA driver these include the
+/// kinds of the side document on memory allocation kinds, version 1.0.
+pub fn memory_kinds() -> &'static str {
+    match device::has_cuda() {
+        true => "system,mpi,cuda:host,cuda:device,cuda:managed",
+        false => MEMORY_KINDS,
+    }
+}
 
 type InfoEntry = (Box<[u8]>, Box<[u8]>);
 

@@ -101,44 +101,56 @@ impl Staging {
         }
     }
 
-    /// Returns the error of a call that cannot use device memory.
-    #[cold]
-    pub fn refuse_call(&self) -> Error {
-        refuse_call(self.found, &self.memory)
-    }
-
     /// Copies all data from the device.
     ///
     /// # Errors
     /// `MPI_ERR_BUFFER`: the driver failed.
     pub fn load(&self) -> Result {
+        self.load_range(0, self.bytes)
+    }
+
+    /// Copies `bytes` data bytes from the device, from byte `from` on in the order of the layout.
+    ///
+    /// # Errors
+    /// See [`Staging::load`].
+    pub fn load_range(&self, from: u64, bytes: u64) -> Result {
         // SAFETY: the caller of MPI passed the buffer, and the block has space for each piece.
         let loaded =
-            unsafe { device::copy_in(&self.memory, |visit| self.moves(self.bytes, visit)) };
+            unsafe { device::copy_in(&self.memory, |visit| self.moves(from, bytes, visit)) };
         loaded.map_err(|error| refuse(self.found, Some(self.memory), error))
     }
 
     /// Copies the first `bytes` data bytes, in the order of the layout, to the device.
     ///
     /// # Errors
-    /// `MPI_ERR_BUFFER`: the driver failed.
+    /// See [`Staging::load`].
     pub fn store(&self, bytes: u64) -> Result {
-        let bytes = bytes.min(self.bytes);
+        self.store_range(0, bytes)
+    }
+
+    /// Copies up to `bytes` data bytes to the device, from byte `from` on in the order of the layout.
+    ///
+    /// # Errors
+    /// See [`Staging::load`].
+    pub fn store_range(&self, from: u64, bytes: u64) -> Result {
+        let bytes = bytes.min(self.bytes.saturating_sub(from));
         if bytes == 0 {
             return Ok(());
         }
         // SAFETY: the caller of MPI passed the buffer, and the block has space for each piece.
-        let stored = unsafe { device::copy_out(&self.memory, |visit| self.moves(bytes, visit)) };
+        let stored =
+            unsafe { device::copy_out(&self.memory, |visit| self.moves(from, bytes, visit)) };
         stored.map_err(|error| refuse(self.found, Some(self.memory), error))
     }
 
-    /// Passes the pieces of the first `bytes` data bytes to `visit`.
-    fn moves(&self, bytes: u64, visit: &mut dyn FnMut(Move)) {
-        let (mut packed, mut left) = (0_usize, bytes);
+    /// Passes the pieces of `bytes` data bytes, from byte `from` on, to `visit`.
+    fn moves(&self, from: u64, bytes: u64, visit: &mut dyn FnMut(Move)) {
+        let (mut skip, mut left, mut packed) = (from, bytes, from as usize);
         for part in &self.parts {
-            let now = part.bytes().min(left);
-            left -= now;
-            part.visit(now, &mut |run| {
+            let begin = skip.min(part.bytes());
+            let now = (part.bytes() - begin).min(left);
+            (skip, left) = (skip - begin, left - now);
+            part.visit(begin, now, &mut |run| {
                 let (host, host_stride) = match self.form {
                     Form::Packed => (self.block.start().wrapping_add(packed), run.len as i64),
                     Form::Mirror(_) => {
@@ -179,12 +191,15 @@ impl Part {
         Some((low, low.checked_add(len)?))
     }
 
-    /// Passes the runs of the first `bytes` data bytes to `visit`. Offsets are from the buffer's address.
-    fn visit(&self, bytes: u64, visit: &mut dyn FnMut(Block)) {
+    /// Passes the runs of `bytes` data bytes, from byte `from` on, to `visit`. Offsets are from the buffer's address.
+    fn visit(&self, from: u64, bytes: u64, visit: &mut dyn FnMut(Block)) {
         match &self.layout {
             None if bytes == 0 => {}
-            None => visit(Block { offset: self.offset, len: bytes, stride: 0, count: 1 }),
-            Some(layout) => layout.for_each_run(self.count, 0, bytes, |run| {
+            None => {
+                let offset = self.offset.wrapping_add(from as i64);
+                visit(Block { offset, len: bytes, stride: 0, count: 1 });
+            }
+            Some(layout) => layout.for_each_run(self.count, from, bytes, |run| {
                 visit(Block { offset: run.offset.wrapping_add(self.offset), ..run });
             }),
         }
@@ -235,7 +250,7 @@ impl CallCopies {
     pub fn add_elements(
         &mut self, buf: *mut u8, count: i64, datatype: &Datatype, used: Use,
     ) -> Result<*mut u8> {
-        match buf.addr() == MPI_IN_PLACE || (buf.is_null() && datatype.layout().true_lb() == 0) {
+        match buf.addr() == MPI_IN_PLACE {
             true => Ok(buf),
             false => self.add(buf, vec![Part::whole(datatype.layout(), count)], used),
         }
@@ -290,7 +305,7 @@ impl StagedRequests {
     pub(crate) fn replace(
         &self, buf: *mut u8, used: Use, parts: impl FnOnce() -> Vec<Part>,
     ) -> Result<*mut u8> {
-        match device::may_appear() && !buf.is_null() {
+        match device::may_appear() {
             true => self.call.borrow_mut().add(buf, parts(), used),
             false => Ok(buf),
         }
@@ -325,7 +340,7 @@ fn find(buf: *mut u8, parts: &[Part]) -> Result<Option<(*mut u8, DeviceMemory)>>
     let mut found = Ok(None);
     for part in parts {
         let asked = if buf.is_null() { part.bytes() } else { 1 };
-        part.visit(asked, &mut |run| {
+        part.visit(0, asked, &mut |run| {
             for piece in 0..run.count as i64 {
                 if matches!(found, Ok(None)) {
                     found = at(run.offset.wrapping_add(run.stride.wrapping_mul(piece)));

@@ -41,7 +41,7 @@ use result::{read_result, read_status, status_of};
 pub use several::{
     CompletedCall, complete_some, join_errors, status_at, test_all, test_any, wait_any, wait_into,
 };
-pub(crate) use staged::make_staged;
+pub(crate) use staged::{StagedKind, make_staged};
 pub(crate) use unjoined::finish_collective;
 
 pub(crate) use steps::name_wait;

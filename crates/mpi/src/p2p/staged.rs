@@ -29,12 +29,9 @@ fn stage_slow(buffer: Buffer) -> Result<(Buffer, Option<Rc<Staging>>)> {
     })
 }
 
-/// Refuses a buffer in device memory, for a call that cannot use a copy. Errors: `MPI_ERR_BUFFER`.
-pub(crate) fn refuse(checked: Option<&CheckedArguments>) -> Result {
-    match checked.and_then(|checked| checked.staging.as_ref()) {
-        Some(staging) => Err(staging.refuse_call()),
-        None => Ok(()),
-    }
+/// Returns a part of a copy as the buffer of a message: `bytes` bytes from byte `from` on.
+pub(crate) fn part(staging: &Staging, from: u64, bytes: u64) -> Buffer {
+    Buffer::contiguous(staging.address().wrapping_add(from as usize), bytes)
 }
 
 /// Copies the data of a send from device memory. Errors: the driver failed.
@@ -49,6 +46,12 @@ pub(crate) fn keep(p: &Process, id: RequestId, checked: &CheckedArguments) {
     if let Some(staging) = &checked.staging {
         p.staged.keep(id, staging);
     }
+}
+
+/// Drops the copy of a request that is dropped.
+#[cold]
+pub(crate) fn forget(p: &Process, id: RequestId) {
+    drop(p.staged.take(id));
 }
 
 /// Stores the data of a receive that has ended to device memory, and drops the copy. Errors: the driver failed.

@@ -21,6 +21,7 @@ use crate::common::error::{Error, Result};
 use crate::objects::attribute::{self, Attributes};
 use crate::objects::comm::Comm;
 use crate::objects::datatype::{is_memory, name_special};
+use crate::objects::staging::refuse_device;
 use crate::p2p::channel::Channel;
 use crate::process::Process;
 use crate::process::errhandler;
@@ -114,6 +115,9 @@ fn check(p: &Process, comm: &Comm, wanted: &WindowArguments) -> Result<[u64; 3]>
             name_special(wanted.base)
         );
         return refuse(MPI_ERR_BASE, text);
+    }
+    if wanted.flavor == Flavor::Create && wanted.size != 0 {
+        refuse_device(wanted.base)?;
     }
     if wanted.flavor == Flavor::Shared {
         // SAFETY: the worker lives while MPI runs, and this call holds the lock.

@@ -16,6 +16,7 @@ use super::{create, error};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::objects::datatype::{is_memory, name_special};
+use crate::objects::staging::refuse_device;
 use crate::process::Process;
 use fastpath_base::sync::{AtomicU64, Ordering, fence};
 use fastpath_protocol::Worker;
@@ -160,6 +161,9 @@ pub unsafe fn attach(p: &Process, window: &Window, base: *mut u8, size: i64) -> 
         );
         let advice = "pass the address of memory of this process";
         return Err(Error::new(MPI_ERR_BASE, text).with_advice(Some(advice)));
+    }
+    if len != 0 {
+        refuse_device(base)?;
     }
     let (at, pieces) = (base.expose_provenance(), &window.pieces);
     let overlaps = |&(other, bytes, _): &(usize, usize, Option<RegionId>)| {

@@ -185,7 +185,7 @@ fn complete_slow(p: &Process, window: &Window, rank: u32) -> Result {
 /// For `FASTPATH_CHECK`: records that accesses to a rank, or to all ranks, are complete. With `local`, only the buffers
 /// of the accesses are free.
 #[inline]
-fn forget(p: &Process, window: &Window, rank: Option<u32>, local: bool) {
+pub(super) fn forget(p: &Process, window: &Window, rank: Option<u32>, local: bool) {
     if p.checks().is_some() {
         window.forget_uses(rank);
         if !local {

@@ -30,13 +30,13 @@ impl Operation<Process> for UnderWay {
     }
 }
 
-fn check_epoch(p: &Process, win: usize) -> Result {
+pub(super) fn check_epoch(p: &Process, win: usize) -> Result {
     let window = p.win(win)?;
     let may = window.epoch.borrow().may_request();
     refuse(&window, None, may)
 }
 
-fn request_of(p: &Process, win: usize, begun: UnflushedTarget) -> Result<usize> {
+pub(super) fn request_of(p: &Process, win: usize, begun: UnflushedTarget) -> Result<usize> {
     match begun {
         None => {
             serve(p, &*p.win(win)?)?;

@@ -1,6 +1,6 @@
 //! Hints of communicators (MPI-5.0 section 7.4.4).
 
-use crate::objects::info::{Info, MEMORY_KINDS};
+use crate::objects::info::{Info, memory_kinds};
 
 /// Assertions of the program about its use of a communicator, false by default.
 const ASSERTIONS: [&str; 4] = [
@@ -42,7 +42,7 @@ pub fn describe(hints: &[(String, String)]) -> Info {
     let assertions = ASSERTIONS.iter().map(|&key| (key, value(hints, key)));
     let resource = hints.iter().find(|(key, _)| key == RESOURCE_TYPE);
     let resource = resource.map(|(_, value)| (RESOURCE_TYPE, value.as_str()));
-    let pairs = assertions.chain([("mpi_memory_alloc_kinds", MEMORY_KINDS)]);
+    let pairs = assertions.chain([("mpi_memory_alloc_kinds", memory_kinds())]);
     Info::from_pairs(pairs.chain(resource))
 }
 

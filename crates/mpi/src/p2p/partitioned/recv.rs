@@ -62,7 +62,6 @@ pub unsafe fn make_recv(p: &Process, args: Args, partitions: i32) -> Result<usiz
         return Err(Error::new(MPI_ERR_TAG, text).with_advice(Some(advice)));
     }
     let checked = slow::check_recv(p, &all)?;
-    staged::refuse(checked.as_ref())?;
     let mut awaited = None;
     if let Some(checked) = &checked {
         let (context, tag) = offer_route(&checked.comm, args.tag);
@@ -137,12 +136,16 @@ impl Recv {
         }
     }
 
-    /// Returns the buffer for a partition of the sender: a part of the user's buffer, or a temporary one.
+    /// Returns the buffer for a partition of the sender: a part of the user's buffer, or a temporary one. With device
+    /// memory, the buffer is part of the copy, and an empty temporary one marks that it has to be stored.
     fn buffer(
         checked: &CheckedArguments, offer: Offer, partition: u32,
     ) -> (Buffer, Option<Box<[u8]>>) {
         let from = u64::from(partition) * offer.bytes;
         let all = &checked.buffer;
+        if let Some(staging) = &checked.staging {
+            return (staged::part(staging, from, offer.bytes), Some(Box::default()));
+        }
         let Some(layout) = &all.layout else {
             let at = all.ptr.wrapping_add(from as usize);
             return (Buffer::contiguous(at, offer.bytes), None);
@@ -215,7 +218,7 @@ impl Recv {
             return true;
         };
         let channel = Channel::tagged(p, &checked.comm, offer.tag(partition as u32));
-        let result = match channel.has_ended(&part.ticket) {
+        let mut result = match channel.has_ended(&part.ticket) {
             Ok(false) => {
                 *slot = Some(part);
                 return false;
@@ -223,6 +226,9 @@ impl Recv {
             Ok(true) => channel.finish(part.ticket),
             Err(error) => Err(error),
         };
+        if let (Ok(()), Some(staging)) = (&result, &checked.staging) {
+            result = staging.store_range(partition as u64 * offer.bytes, offer.bytes);
+        }
         if result.is_ok()
             && let (Some(aside), Some(layout)) = (&part.aside, &checked.buffer.layout)
         {

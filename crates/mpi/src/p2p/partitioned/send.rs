@@ -90,7 +90,6 @@ impl Drop for SendMarks {
 pub unsafe fn make_send(p: &Process, args: Args, partitions: i32) -> Result<usize> {
     let all = whole(args, partitions)?;
     let checked = slow::check_send(p, &all)?;
-    staged::refuse(checked.as_ref())?;
     let partitions = partitions as u32;
     let mut offer = Offer { partitions, bytes: 0, first: 0 };
     if let Some(checked) = &checked {
@@ -149,8 +148,12 @@ fn stride(datatype: &Datatype, args: &Args) -> i64 {
     args.count.wrapping_mul(datatype.layout().extent())
 }
 
-/// Returns the data that the messages of all partitions share; `None` if a partition is empty or has gaps.
+/// Returns the data that the messages of all partitions share; `None` if a partition is empty, has gaps, or is in
+/// device memory.
 fn find_way(checked: &CheckedArguments, args: &Args) -> Option<PartitionPath> {
+    if checked.staging.is_some() {
+        return None;
+    }
     let (comm, first) = (&checked.comm, buffer(checked, args, 0));
     let datatype = checked.datatype.as_ref()?;
     let is_plain = first.layout.is_none() && first.bytes > 0;
@@ -211,7 +214,16 @@ impl Send {
             return;
         };
         let channel = Channel::tagged(p, &checked.comm, self.offer.tag(partition));
-        let buffer = buffer(checked, &self.args, partition);
+        let (from, bytes) = (u64::from(partition) * self.offer.bytes, self.offer.bytes);
+        let buffer = match &checked.staging {
+            None => buffer(checked, &self.args, partition),
+            Some(staging) => {
+                if let Err(error) = staging.load_range(from, bytes) {
+                    keep_first(&mut self.failed, &self.args, error);
+                }
+                staged::part(staging, from, bytes)
+            }
+        };
         // SAFETY: the contract of `make_send` gives a readable buffer.
         match unsafe { channel.post_send(self.args.peer as u32, buffer) } {
             Ok(ticket) if ticket.is_done() => {}

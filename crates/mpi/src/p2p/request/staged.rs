@@ -3,7 +3,7 @@
 
 use super::{
     Operation, cancel, check_complete, collect, free, make_operation, make_persistent_operation,
-    resolve, start,
+    resolve, start, wait,
 };
 use crate::common::consts::MPI_ERR_REQUEST;
 use crate::common::error::{COMPLETE_FIRST, Error, Result};
@@ -17,7 +17,18 @@ struct StagedRequest {
     inner: usize,
     copies: CallCopies,
     is_active: bool,
-    restarts: bool,
+    kind: StagedKind,
+}
+
+/// Kind of a request on copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StagedKind {
+    /// A nonblocking collective call.
+    Collective,
+    /// A persistent collective call.
+    Persistent,
+    /// An access of a file. Its request may be freed before it is complete.
+    File,
 }
 
 impl Operation<Process> for StagedRequest {
@@ -51,7 +62,7 @@ impl Operation<Process> for StagedRequest {
     }
 
     fn check_free(&self) -> Result {
-        match self.is_active {
+        match self.is_active && self.kind != StagedKind::File {
             false => Ok(()),
             true => {
                 let text = "the request uses device memory, is active and cannot be freed before \
@@ -62,20 +73,28 @@ impl Operation<Process> for StagedRequest {
     }
 
     fn free(&mut self, p: &Process) -> Result {
-        match self.restarts {
-            // SAFETY: the request is in a field of `self`, so the pointer is to a variable.
-            true => unsafe { free(p, &mut self.inner) },
-            false => Ok(()),
+        // SAFETY: the request is in a field of `self`, so the pointer is to a variable.
+        unsafe {
+            match self.kind {
+                StagedKind::Persistent => free(p, &mut self.inner),
+                // The copy is needed until the access is complete.
+                StagedKind::File if self.is_active => {
+                    wait(p, &mut self.inner, std::ptr::null_mut())?;
+                    self.copies.store()
+                }
+                _ => Ok(()),
+            }
         }
     }
 }
 
-/// Returns a request that completes with the request `inner`, after the results of the call are stored. If the call
-/// `restarts`, both requests are persistent.
+/// Returns a request that completes with the request `inner`, after the results of the call are stored. Both
+/// requests are persistent, or neither.
 pub(crate) fn make_staged(
-    p: &Process, inner: usize, copies: CallCopies, restarts: bool,
+    p: &Process, inner: usize, copies: CallCopies, kind: StagedKind,
 ) -> Result<usize> {
-    let request = Box::new(StagedRequest { inner, copies, is_active: !restarts, restarts });
+    let restarts = kind == StagedKind::Persistent;
+    let request = Box::new(StagedRequest { inner, copies, is_active: !restarts, kind });
     match restarts {
         true => make_persistent_operation(p, request),
         false => make_operation(p, request),

@@ -102,6 +102,7 @@ unsafe fn sendrecv_slow(name: &'static str, out: Args, into: Args, status: *mut 
                 if hopeless {
                     // The receive is dropped, because the peer may also lack memory and send nothing.
                     (*worker).drop_recv(id);
+                    staged::forget(&p, id);
                     return result;
                 }
                 wait_complete(worker, id, &note(name, &checked.comm, &into, checked.buffer.bytes));
