@@ -212,3 +212,33 @@ unsafe fn calls_dlopen(object: &libc::dl_phdr_info) -> bool {
         })
     }
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    /// Passes the file name of each loaded object to the list, whether it is the test's, and whether it calls `dlopen`.
+    unsafe extern "C" fn list_callers(
+        object: *mut libc::dl_phdr_info, _: usize, found: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the linker passes an object that is valid during the call; the test passes a list.
+        unsafe {
+            let (object, found) = (&*object, &mut *found.cast::<Vec<(String, bool, bool)>>());
+            let name = CStr::from_ptr(object.dlpi_name).to_string_lossy().into_owned();
+            let own: *const u8 = (may_appear as fn() -> bool as *const ()).cast();
+            found.push((name, holds(object, own), calls_dlopen(object)));
+        }
+        0
+    }
+
+    #[test]
+    fn object__calls_dlopen__is_read_from_its_relocations() {
+        let mut found: Vec<(String, bool, bool)> = Vec::new();
+        // SAFETY: `list_callers` has the required type, and the list outlives the call.
+        unsafe { libc::dl_iterate_phdr(Some(list_callers), (&raw mut found).cast()) };
+        // The test's own object calls `dlopen` to find the driver. The compiler's library does not.
+        assert!(found.iter().any(|(_, own, calls)| *own && *calls), "{found:?}");
+        assert!(!found.iter().any(|(name, _, calls)| name.contains("libgcc_s") && *calls));
+    }
+}
