@@ -246,6 +246,20 @@ static void edges(void)
     cuMemFree_v2((CUdeviceptr)next);
 }
 
+/* Pinned memory is host memory: no copy by the driver. */
+static void pinned(void)
+{
+    enum { BYTES = 50000 };
+    static char out[BYTES], in[BYTES];
+    SAME(cuMemHostRegister_v2(out, BYTES, 1), CUDA_SUCCESS);
+    long before = fake_calls("cuMemcpyAsync");
+    paint(out, 4, BYTES);
+    OK(MPI_Sendrecv(out, BYTES, MPI_CHAR, rank, TAG, in, BYTES, MPI_CHAR, rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    expect(in, 4, BYTES, __LINE__);
+    SAME(fake_calls("cuMemcpyAsync"), before);
+    SAME(cuMemHostUnregister(out), CUDA_SUCCESS);
+}
+
 int main(int argc, char **argv)
 {
     int is_late = argc > 1 && !strcmp(argv[1], "late");
@@ -274,6 +288,7 @@ int main(int argc, char **argv)
     derived(300, 40);
     derived(50, 5000);
     edges();
+    pinned();
     SAME(fake_primary_contexts(), 1);
     MPI_Finalize();
     return failures > 0;
