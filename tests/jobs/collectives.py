@@ -161,14 +161,21 @@ def case_lines_in_nonblocking_calls(session):
     return None
 
 
-@sliced
-def case_lines_of_many_ranks(session):
-    """128 and 192 ranks on the processors of this machine, with checked contents."""
-    for ranks in (128, 192):
-        outcome = session.mpirun(ranks, [session.binary("coll_lines"), "2"], env={"FASTPATH_COLL": LINES}, timeout=240)
-        if problem := (outcome := outcome.finish()).problem():
-            return f"{ranks} ranks: {problem}", outcome.text()
-    return None
+def _make_many_ranks(ranks, words):
+    def case(session):
+        """Many ranks on the processors of this machine, with checked contents."""
+        program, *args = words
+        job = session.mpirun(ranks, [session.binary(program), *args], env={"FASTPATH_COLL": LINES}, timeout=600)
+        outcome = job.finish()
+        return outcome.problem(), outcome.text()
+    return sliced(case)
+
+
+# Blocking calls, nonblocking calls, and each call in its three forms.
+MANY_RANKS = {"": ["coll_lines", "1"], "_nonblocking": ["coll_lines_nonblocking", "1"], "_forms": ["coll_forms", "5"]}
+for _ranks in (128, 192):
+    for _name, _words in MANY_RANKS.items():
+        globals()[f"case_lines_of_many_ranks{_name}_{_ranks}"] = _make_many_ranks(_ranks, _words)
 
 
 @sliced
