@@ -81,7 +81,9 @@ const EXTENSIONS_HEAD: &str = r#"/* mpi-ext.h: functions of Fastpath beyond the 
  *
  * Fault tolerance (ULFM) is on in jobs started by `mpiexec --with-ft ulfm` or with FASTPATH_FT=1 in
  * the environment. Elsewhere the functions exist, but the first death ends the job. The value of
- * the attribute MPIX_FT of MPI_COMM_WORLD is 1 if fault tolerance is on, otherwise 0. */
+ * the attribute MPIX_FT of MPI_COMM_WORLD is 1 if fault tolerance is on, otherwise 0.
+ *
+ * MPIX_Query_cuda_support() is 1 if calls accept device memory in this process. */
 #ifndef MPIX_EXTENSIONS_H_INCLUDED
 #define MPIX_EXTENSIONS_H_INCLUDED
 
@@ -92,6 +94,8 @@ const EXTENSIONS_HEAD: &str = r#"/* mpi-ext.h: functions of Fastpath beyond the 
 #define OMPI_HAVE_MPIX_COMM_GET_FAILED 1
 #define OMPI_HAVE_MPIX_COMM_ACK_FAILED 1
 #define OMPI_HAVE_MPIX_COMM_ISHRINK 1
+#define OMPI_HAVE_MPI_EXT_CUDA 1
+#define MPIX_CUDA_AWARE_SUPPORT 1
 
 /* Error classes */
 #define MPIX_ERR_PROC_FAILED         16301
@@ -133,7 +137,8 @@ pub fn emit_extensions(extensions: &Table) -> String {
         extensions.functions.iter().for_each(|f| out.push_str(&prototype(f, prefix)));
     }
     out.push_str(PLAIN_HEAD);
-    for Function { name, .. } in &extensions.functions {
+    let planned = extensions.functions.iter().filter(|f| f.section == "fault_tolerance");
+    for Function { name, .. } in planned {
         let plain = name.replacen("MPIX_", "MPI_", 1);
         _ = writeln!(out, "#define {plain} {name}\n#define P{plain} P{name}");
     }

@@ -6,6 +6,7 @@
  * test: only=build link=-ldl */
 #include "../check.h"
 #include "gpu.h"
+#include <mpi-ext.h>
 
 enum { TAG = 5, LONGEST = (1 << 20) + 1 };
 
@@ -271,8 +272,11 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Barrier(MPI_COMM_WORLD);
-    if (is_late)
+    if (is_late) {
+        CHECK(MPIX_Query_cuda_support() == 0);
         load_driver(rank % 2);
+    }
+    CHECK(MPIX_Query_cuda_support() == 1);
     for (int kind = FAKE_DEVICE; kind <= FAKE_MAPPED; kind++)
         contiguous(kind, kind, kind % 2);
     contiguous(-1, FAKE_DEVICE, 0);

@@ -393,6 +393,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     last = ranks - 1;
+    CHECK(MPIX_Query_cuda_support() == 0);
     int *is_on, found;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPIX_FT, &is_on, &found);
     CHECK(found && *is_on == 1);

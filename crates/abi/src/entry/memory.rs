@@ -4,7 +4,8 @@
 #![allow(unsafe_code)]
 
 use super::store;
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
+use fastpath_base::device;
 use fastpath_mpi::process::memory;
 use fastpath_mpi::{Process, Result};
 
@@ -21,4 +22,9 @@ pub unsafe fn alloc_mem(p: &Process, size: isize, info: usize, baseptr: *mut c_v
 /// The program no longer uses the memory.
 pub unsafe fn free_mem(p: &Process, base: *mut c_void) -> Result<()> {
     memory::free(p, base.addr())
+}
+
+/// Returns 1 if the process has loaded the CUDA driver and calls accept device memory, otherwise 0.
+pub fn query_cuda_support() -> c_int {
+    device::has_cuda().into()
 }
