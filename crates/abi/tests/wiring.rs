@@ -6,7 +6,9 @@ mod common;
 use fastpath_abigen::wiring::{Wiring, WiringLine};
 
 fn read_wiring() -> Wiring {
-    Wiring::parse("wiring.txt", include_str!("../wiring.txt"), &common::table()).unwrap()
+    let mut table = common::table();
+    table.functions.extend(common::extensions().functions);
+    Wiring::parse("wiring.txt", include_str!("../wiring.txt"), &table).unwrap()
 }
 
 /// Returns the words of a file access, derived from its name.
