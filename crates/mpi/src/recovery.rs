@@ -24,21 +24,24 @@ use fastpath_protocol::Worker;
 use std::ffi::c_int;
 use std::ptr;
 
-/// Lets this process survive the deaths of others. Called by initialisation, before the first communicator is made.
-/// `after_deaths` is called after communicators have become broken.
-pub(crate) fn start(p: &Process, worker: &mut Worker, after_deaths: fn(&Process)) {
+/// Lets this process take part in agreements and revocations, and survive the deaths of others if the job `tolerates`
+/// failures. Called by initialisation, before the first communicator is made. `after_deaths` is called after
+/// communicators have become broken.
+pub(crate) fn start(p: &Process, worker: &mut Worker, tolerates: bool, after_deaths: fn(&Process)) {
     notices::set_after_deaths(p, after_deaths);
-    failures::start(
-        p,
-        FailureHooks { on_deaths: notices::report_deaths, on_comm: notices::deliver },
-    );
+    let hooks = FailureHooks { on_deaths: notices::report_deaths, on_comm: notices::deliver };
+    failures::start(p, hooks, tolerates);
+    worker.hooks.on_notice = Some(notices::receive);
+    if !tolerates {
+        return;
+    }
+    worker.hooks.seeks_ends = true;
+    worker.hooks.on_ends = Some(notices::note_ends);
     p.environment.tolerates_failures.set(1);
     worker.job.header().tolerates_failures.store(1, Ordering::Relaxed);
     if worker.job.header().launcher.load(Ordering::Relaxed) == 0 {
         ignore_user_signal();
     }
-    worker.hooks.on_notice = Some(notices::receive);
-    worker.hooks.on_ends = Some(notices::note_ends);
 }
 
 /// Keeps SIGUSR1 from ending this process, unless the program handles that signal. Hydra sends it to the other ranks

@@ -68,7 +68,7 @@ impl Worker {
         let is_signalled = self.interfaces.has_signal();
         let accepted = self.accept_peers();
         // Without shared memory no signal comes, but a job that tolerates failures must learn of each death.
-        let may_end = is_signalled || self.hooks.on_notice.is_some();
+        let may_end = is_signalled || self.hooks.seeks_ends;
         let released = (may_end && self.note_ends()) | self.deliver_notices();
         while let Some(peer) = self.interfaces.take_without_adapter() {
             match self.is_wired(peer) {

@@ -11,6 +11,7 @@ use crate::objects::group::Group;
 use crate::objects::hot::{self, Allowed};
 use crate::p2p::request;
 use crate::process::background::ProgressThread;
+use crate::process::errhandler::abort;
 use crate::process::{self, Finders, ForkedChild, Process, ProcessPhase, Runtime, failures};
 use fastpath_base::config::{Config, Key};
 use fastpath_base::device;
@@ -66,8 +67,15 @@ pub fn init(required: i32) -> Result<i32> {
     make_world(p, job);
     p.set_world_phase(ProcessPhase::Running);
     p.set_phase(ProcessPhase::Running);
-    crate::dynamic::meet_parent(p)?;
-    Ok(level)
+    let met = crate::dynamic::meet_parent(p);
+    if let (Err(error), true) = (&met, failures::is_on()) {
+        // The program cannot have set an error handler yet, and the survivors go on without this process.
+        abort::end_this_process(&format!(
+            "fastpath: MPI_Init ends spawned rank {} of the job: {error}\n",
+            job.rank()
+        ));
+    }
+    met.map(|()| level)
 }
 
 /// Joins the job at thread level `required`, if this process has not joined yet. Returns the provided level. Errors:
@@ -148,9 +156,8 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
     worker.hooks.name_wait = request::name_wait;
     worker.hooks.moved_by = request::moved_by;
     worker.hooks.on_ends = Some(crate::comm_creation::departed::release_after_ends);
-    if config.flag(Key::FaultTolerance) {
-        crate::recovery::start(p, &mut worker, crate::rma::window::hide_broken);
-    }
+    let tolerates = config.flag(Key::FaultTolerance);
+    crate::recovery::start(p, &mut worker, tolerates, crate::rma::window::hide_broken);
     worker.rma.change = crate::rma::change::make;
     p.finders.set(Finders {
         win: crate::rma::window::find_handler,

@@ -56,10 +56,10 @@ impl FailureHooks {
     const NONE: FailureHooks = FailureHooks { on_deaths: |_, _, _| {}, on_comm: |_, _, _| {} };
 }
 
-/// Switches the detection on.
-pub(crate) fn start(p: &Process, hooks: FailureHooks) {
+/// Sets the callbacks, and switches the detection on if the job tolerates failures.
+pub(crate) fn start(p: &Process, hooks: FailureHooks, tolerates: bool) {
     FAILURES.of(p).hooks.set(hooks);
-    IS_ON.store(true, StaticOrdering::Relaxed);
+    IS_ON.store(tolerates, StaticOrdering::Relaxed);
 }
 
 /// Returns whether the job tolerates failures.
@@ -125,15 +125,16 @@ fn note_members(p: &Process, worker: &mut Worker, comm: &Rc<Comm>, failed: &[u32
     }
 }
 
-/// Records the known deaths of members of a new communicator, which has a handle.
+/// Records the known deaths of members of a new communicator, which has a handle. Passes it the notices that have
+/// arrived before, also in a job that does not tolerate failures.
 pub(crate) fn note_new_comm(p: &Process, comm: &Rc<Comm>) {
-    if is_on()
-        && let Ok(worker) = p.worker()
-    {
-        let failed = list_dead(p);
+    if let Ok(worker) = p.worker() {
         // SAFETY: the worker lives while MPI runs, and the caller is inside MPI.
         let worker = unsafe { &mut *worker };
-        note_members(p, worker, comm, &failed);
+        if is_on() {
+            let failed = list_dead(p);
+            note_members(p, worker, comm, &failed);
+        }
         (FAILURES.of(p).hooks.get().on_comm)(p, worker, comm);
     }
 }

@@ -17,6 +17,8 @@ pub struct Hooks {
     pub on_detached: Option<fn(&Request)>,
     /// Called by progress after ranks that had a ring to this process have ended.
     pub on_ends: Option<fn(&mut Worker)>,
+    /// Whether progress looks for ended ranks even if no signal has come.
+    pub seeks_ends: bool,
     /// Called with each notice that arrives ([`crate::notices`]).
     pub on_notice: Option<fn(&mut Worker, &ReceivedNotice)>,
     /// Called before each pause of a waiting thread, and sometimes by calls that poll. It ends operations that can no
@@ -34,6 +36,7 @@ impl Default for Hooks {
             moved_by: |_| AwaitedRanks::UNKNOWN,
             on_detached: None,
             on_ends: None,
+            seeks_ends: false,
             on_notice: None,
             on_pause: None,
             on_no_answer: None,

@@ -71,6 +71,17 @@ fn wait_until(limit: Duration, done: impl Fn() -> bool) {
     }
 }
 
+/// Ends this process without ending the job: in a job that tolerates failures, the other ranks see a death. Writes
+/// `report` to standard error.
+pub(crate) fn end_this_process(report: &str) -> ! {
+    tell::lines(report);
+    // SAFETY: neither call has a precondition.
+    unsafe {
+        libc::fflush(std::ptr::null_mut());
+        libc::_exit(1)
+    }
+}
+
 fn end_process(code: i32) -> ! {
     // `exit` is avoided: handlers that the program registered could call MPI again and wait forever.
     // SAFETY: flushing all streams has no precondition.
