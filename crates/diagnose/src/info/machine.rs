@@ -8,6 +8,7 @@ use fastpath_base::clock;
 use fastpath_base::config::Config;
 use fastpath_base::host_topology::{DomainLevel, HostTopology, LineTimes, TopologySource};
 use fastpath_base::stored::{self, Machine, TuningSource};
+use fastpath_base::tell::count;
 use fastpath_base::topology::{self, Core, CpuSet};
 use serde::Serialize;
 
@@ -139,14 +140,16 @@ impl MachineFacts {
         let threads = threads.unwrap_or(1);
         let cache = |c: &Cache| {
             let (level, kind, size, by) = (c.level, &c.kind, &c.size, &c.shared_by);
-            format!("L{level} {kind} {size} (processors {by})")
+            let processors = if by.contains([',', '-']) { "processors" } else { "processor" };
+            format!("L{level} {kind} {size} ({processors} {by})")
         };
         let caches: Vec<String> = self.caches.iter().map(cache).collect();
         let cores = format!(
-            "{} on {} package(s), {} NUMA node(s), up to {threads} thread(s) each",
+            "{} on {}, {}, at most {} each",
             self.cores.len(),
-            packages.len(),
-            nodes.len(),
+            count(packages.len() as u64, "package"),
+            count(nodes.len() as u64, "NUMA node"),
+            count(threads as u64, "thread"),
         );
         let quota = self.cpu_quota.map(|q| format!("{q:.2} processors"));
         let memory = self.memory_available_bytes as f64 / (1u64 << 30) as f64;

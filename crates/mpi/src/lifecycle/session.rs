@@ -19,6 +19,7 @@ use crate::p2p::buffered;
 use crate::process::errhandler::{self, HandlerKind, check_errhandler};
 use crate::process::{self, ForkedChild, Process, ProcessPhase, Session};
 use fastpath_base::sync::Ordering;
+use fastpath_base::tell::count;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -134,8 +135,8 @@ extern "C" fn leave_at_exit() {
     }
     if used.open() != 0 {
         if let Some(engine) = p.engine() {
-            let text =
-                format!("MPI_Session_finalize was not called for {} session(s)", used.open());
+            let open = count(used.open(), "session");
+            let text = format!("MPI_Session_finalize was not called for {open}");
             engine.job.own_page().message.store(&text);
         }
         return;
