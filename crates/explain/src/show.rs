@@ -141,9 +141,11 @@ fn format_inputs(inputs: &[Input], look: Look) -> String {
     let line = |input: &Input| {
         let head = format!("  {:<name$}  {:<value$}  ", input.name, input.value);
         let at = head.chars().count();
+        // A source stays beside its value if all of it fits there, or a wrapped column of some width.
+        let least = input.source.chars().count().min(24);
         let head = match head.trim_end() {
             long if long.chars().count() > look.columns => wrap(long, look.columns, 2, 4 + name),
-            short if at + 24 > look.columns => format!("{short}\n"),
+            short if at + least > look.columns => format!("{short}\n"),
             _ => {
                 let source = wrap(&input.source, look.columns, at, at);
                 let source = look.paint(FAINT, source.trim());
@@ -338,6 +340,22 @@ mod tests {
             assert!(line.chars().count() <= COLUMNS, "{line}");
             assert_eq!(line, line.trim_end());
         }
+    }
+
+    #[test]
+    fn short_source__is_beside_its_value_if_it_fits() {
+        let input = |value: &str| Input {
+            name: "maximum read request".to_owned(),
+            value: value.to_owned(),
+            source: "assumed".to_owned(),
+        };
+        let inputs = [input("512 B"), input("unknown, so not modelled; pass --adapter or --wire")];
+        let look = Look { columns: 80, color: false, blocks: false };
+        let text = format_inputs(&inputs, look);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[0].ends_with("  assumed") && lines[0].contains("512 B"), "{text}");
+        assert_eq!(lines[2].trim(), "assumed", "{text}");
     }
 
     #[test]
