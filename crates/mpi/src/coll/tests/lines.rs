@@ -407,7 +407,7 @@ fn predict_rooted(host: &Host<'_>, call: RootedCall, by_lines: bool, words: usiz
 /// Prints the times of gather, scatter and scan, beside those by messages, for `docs/scale.md`. Lines are
 /// at most as slow where they are the usual choice.
 #[test]
-fn gather_scatter_scan__are_faster_than_by_messages() {
+fn gather_scatter_scan__by_default__take_at_most_the_time_of_messages() {
     println!("| host | ranks | call | bytes | lines, ns | messages, ns |");
     println!("|---|---|---|---|---|---|");
     let mut missed = String::new();
