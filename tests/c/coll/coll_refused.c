@@ -1,96 +1,200 @@
-/* test: ranks=3,4,5,8 timeout=120 mistakes=yes
-   test: env=FASTPATH_COLL=barrier:lines,bcast:lines,allreduce:lines,allgather:lines,reduce:shared,alltoall:shared
-   One rank refuses its arguments while the others enter the call through shared lines or buffers. No rank hangs, and
-   the calls that follow move the right data. */
+/* test: ranks=1,2,3,4,8 mistakes=yes
+   Errors of nonblocking and persistent collectives: wrong arguments are rejected by the call; active requests cannot
+   be freed, cancelled or started; mismatched lengths are reported by the request. Any number of ranks. */
 #include "../coll_check.h"
-
-enum { LONG = 70000, KINDS = 8 };
-static int *in, *out;
 
 static int class_of(int code)
 {
-    int class;
+    int class = -1;
     MPI_Error_class(code, &class);
     return class;
 }
 
-static void check_calls(MPI_Comm comm, int seed)
-{
-    int n = 1 + seed % 100, root = seed % ranks;
-    fill(in, me == root ? root : -1, seed, n);
-    MPI_Bcast(in, n, MPI_INT, root, comm);
-    CHECK(holds(in, root, seed, n));
-    for (int i = 0; i < n; i++)
-        in[i] = me + i;
-    MPI_Allreduce(in, out, n, MPI_INT, MPI_SUM, comm);
-    for (int i = 0; i < n; i++)
-        CHECK(out[i] == ranks * (ranks - 1) / 2 + ranks * i);
-    fill(in, me, seed, n);
-    MPI_Allgather(in, n, MPI_INT, out, n, MPI_INT, comm);
-    for (int r = 0; r < ranks; r++)
-        CHECK(holds(out + r * n, r, seed, n));
-    for (int r = 0; r < ranks; r++)
-        fill(in + r * n, me, r + seed, n);
-    MPI_Alltoall(in, n, MPI_INT, out, n, MPI_INT, comm);
-    for (int r = 0; r < ranks; r++)
-        CHECK(holds(out + r * n, r, me + seed, n));
-    for (int i = 0; i < LONG; i++)
-        in[i] = me + i + seed;
-    MPI_Reduce(in, out, LONG, MPI_INT, MPI_SUM, root, comm);
-    int bad = 0;
-    for (int i = 0; me == root && i < LONG; i++)
-        bad += out[i] != ranks * (ranks - 1) / 2 + ranks * (i + seed);
-    CHECK(bad == 0);
-    fill(in, me == root ? root : -1, seed, LONG);
-    MPI_Bcast(in, LONG, MPI_INT, root, comm);
-    CHECK(holds(in, root, seed, LONG));
-    MPI_Barrier(comm);
-}
+/* The calls reject these arguments and create no request. */
+#define REFUSED(class, call)                                                             \
+    do {                                                                                 \
+        request = MPI_REQUEST_NULL;                                                      \
+        CHECK(class_of(call) == class);                                                  \
+        CHECK(request == MPI_REQUEST_NULL);                                              \
+    } while (0)
 
-/* Makes a call that rank `wrong` refuses. Returns its error class. */
-static int call(MPI_Comm comm, int kind, int wrong)
+/* Both forms of a call, by its name with and without a capital; `...` are the arguments before the communicator. */
+#define BOTH(class, small, large, ...)                                          \
+    do {                                                                                 \
+        REFUSED(class, MPI_I##small(__VA_ARGS__, comm, &request));                       \
+        REFUSED(class, MPI_##large##_init(__VA_ARGS__, comm, MPI_INFO_NULL, &request));  \
+    } while (0)
+
+/* Wrong arguments of each call, nonblocking and persistent, on an intracommunicator. */
+static void check_arguments(MPI_Comm comm)
 {
-    int is_wrong = me == wrong, root = (wrong + 1) % ranks;
-    switch (kind) {
-    case 0:
-        return class_of(MPI_Bcast(in, 3, MPI_INT, is_wrong ? ranks : root, comm));
-    case 1:
-        return class_of(MPI_Bcast(in, is_wrong ? -1 : 3, MPI_INT, root, comm));
-    case 2:
-        return class_of(MPI_Bcast(in, is_wrong ? -1 : LONG, MPI_INT, root, comm));
-    case 3:
-        return class_of(MPI_Allreduce(in, out, is_wrong ? -1 : 3, MPI_INT, MPI_SUM, comm));
-    case 4:
-        return class_of(MPI_Allreduce(in, out, 3, is_wrong ? MPI_DATATYPE_NULL : MPI_INT, MPI_SUM, comm));
-    case 5:
-        return class_of(MPI_Allgather(in, 1, MPI_INT, out, is_wrong ? -1 : 1, MPI_INT, comm));
-    case 6:
-        return class_of(MPI_Alltoall(in, is_wrong ? -1 : 1, MPI_INT, out, 1, MPI_INT, comm));
-    default:
-        return class_of(MPI_Reduce(in, out, LONG, MPI_INT, MPI_SUM, is_wrong ? -5 : root, comm));
+    MPI_Request request;
+    int *a = ints(2 * ranks, 1), *b = ints(2 * ranks, 2), *ones = ints(ranks, 1), *at = ints(ranks, 0);
+    double x = 1, y;
+    for (int i = 0; i < ranks; i++)
+        at[i] = i;
+    ones[0] = -1;
+    MPI_Datatype raw, *types = malloc(ranks * sizeof *types);
+    MPI_Type_contiguous(2, MPI_INT, &raw);
+    for (int i = 0; i < ranks; i++)
+        types[i] = raw;
+    BOTH(MPI_ERR_ROOT, bcast, Bcast, a, 1, MPI_INT, ranks);
+    BOTH(MPI_ERR_COUNT, bcast, Bcast, a, -1, MPI_INT, 0);
+    BOTH(MPI_ERR_BUFFER, bcast, Bcast, NULL, 1, MPI_INT, 0);
+    BOTH(MPI_ERR_TYPE, bcast, Bcast, a, 1, raw, 0);
+    BOTH(MPI_ERR_TYPE, bcast, Bcast, a, 1, MPI_DATATYPE_NULL, 0);
+    BOTH(MPI_ERR_ROOT, gather, Gather, a, 1, MPI_INT, b, 1, MPI_INT, -1);
+    BOTH(MPI_ERR_COUNT, gather, Gather, a, -1, MPI_INT, b, -1, MPI_INT, 0);
+    BOTH(MPI_ERR_ROOT, scatter, Scatter, a, 1, MPI_INT, b, 1, MPI_INT, ranks);
+    BOTH(MPI_ERR_TYPE, scatter, Scatter, a, 1, raw, b, 1, raw, 0);
+    BOTH(MPI_ERR_ROOT, gatherv, Gatherv, a, 1, MPI_INT, b, ones, at, MPI_INT, ranks);
+    BOTH(MPI_ERR_ROOT, scatterv, Scatterv, a, ones, at, MPI_INT, b, 1, MPI_INT, ranks);
+    BOTH(MPI_ERR_COUNT, allgather, Allgather, a, 1, MPI_INT, b, -1, MPI_INT);
+    BOTH(MPI_ERR_BUFFER, allgather, Allgather, b + me, 1, MPI_INT, b, 1, MPI_INT);
+    BOTH(MPI_ERR_COUNT, allgatherv, Allgatherv, a, 1, MPI_INT, b, ones, at, MPI_INT);
+    BOTH(MPI_ERR_TYPE, alltoall, Alltoall, a, 1, raw, b, 1, MPI_INT);
+    BOTH(MPI_ERR_COUNT, alltoallv, Alltoallv, a, ones, at, MPI_INT, b, ones, at, MPI_INT);
+    BOTH(MPI_ERR_TYPE, alltoallw, Alltoallw, a, at, at, types, b, at, at, types);
+    BOTH(MPI_ERR_OP, reduce, Reduce, &x, &y, 1, MPI_DOUBLE, MPI_BAND, 0);
+    BOTH(MPI_ERR_ROOT, reduce, Reduce, a, b, 1, MPI_INT, MPI_SUM, ranks);
+    BOTH(MPI_ERR_OP, allreduce, Allreduce, &x, &y, 1, MPI_DOUBLE, MPI_BAND);
+    BOTH(MPI_ERR_OP, allreduce, Allreduce, a, b, 1, MPI_INT, MPI_OP_NULL);
+    BOTH(MPI_ERR_BUFFER, allreduce, Allreduce, a, a, 1, MPI_INT, MPI_SUM);
+    BOTH(MPI_ERR_BUFFER, allreduce, Allreduce, MPI_IN_PLACE, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM);
+    BOTH(MPI_ERR_COUNT, reduce_scatter, Reduce_scatter, a, b, ones, MPI_INT, MPI_SUM);
+    BOTH(MPI_ERR_COUNT, reduce_scatter_block, Reduce_scatter_block, a, b, -1, MPI_INT, MPI_SUM);
+    BOTH(MPI_ERR_BUFFER, scan, Scan, a, a, 1, MPI_INT, MPI_SUM);
+    BOTH(MPI_ERR_COUNT, exscan, Exscan, a, b, -1, MPI_INT, MPI_SUM);
+    BOTH(MPI_ERR_TOPOLOGY, neighbor_allgather, Neighbor_allgather, a, 1, MPI_INT, b, 1, MPI_INT);
+    REFUSED(MPI_ERR_ARG, MPI_Barrier_init(comm, MPI_INFO_NULL, NULL));
+    REFUSED(MPI_ERR_COMM, MPI_Barrier_init(MPI_COMM_NULL, MPI_INFO_NULL, &request));
+    REFUSED(MPI_ERR_INFO, MPI_Barrier_init(comm, (MPI_Info)0x12345, &request));
+    MPI_Comm ring, flat = comm;
+    int size = ranks, periodic = 1;
+    MPI_Cart_create(flat, 1, &size, &periodic, 0, &ring);
+    comm = ring;
+    BOTH(MPI_ERR_COUNT, neighbor_allgather, Neighbor_allgather, a, -1, MPI_INT, b, 1, MPI_INT);
+    BOTH(MPI_ERR_TYPE, neighbor_alltoall, Neighbor_alltoall, a, 1, raw, b, 1, MPI_INT);
+    MPI_Comm_free(&ring);
+    comm = flat;
+    /* A call that only one rank rejects has not taken place: that rank repeats it with valid arguments. */
+    int value = me, sum = 0;
+    if (me == 0)
+        REFUSED(MPI_ERR_BUFFER, MPI_Allreduce_init(&value, &value, 1, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request));
+    MPI_Allreduce_init(&value, &sum, 1, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request);
+    for (int i = 0; i < 3; i++) {
+        sum = 0;
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(sum == ranks * (ranks - 1) / 2);
     }
+    MPI_Request_free(&request);
+    MPI_Type_free(&raw);
+    free(a), free(b), free(ones), free(at), free(types);
 }
 
-static void test(MPI_Comm comm)
+/* Wrong arguments on an intercommunicator, where the checks of a rank depend on its group. */
+static void check_between(void)
 {
+    if (ranks < 2)
+        return;
+    MPI_Comm half, comm;
+    MPI_Comm_split(MPI_COMM_WORLD, me % 2, 0, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - me % 2, 0, &comm);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    for (int i = 0; i < 6; i++)
-        MPI_Barrier(comm);
-    check_calls(comm, 1);
-    for (int round = 0; round < 3; round++)
-        for (int wrong = 0; wrong < ranks; wrong++)
-            for (int kind = 0; kind < KINDS; kind++) {
-                int class = call(comm, kind, wrong), is_bcast = kind < 3;
-                CHECK((class == MPI_SUCCESS) <= (is_bcast && me != wrong));
-                CHECK(me == wrong || class == MPI_SUCCESS || class == MPI_ERR_OTHER);
-                /* Different numbers of calls between two mistakes, so that buffers change their turns. */
-                for (int i = 0; i <= round; i++)
-                    check_calls(comm, kind + wrong + i);
-            }
-    /* More refused calls than the lines of a root have sets. */
-    for (int i = 0; i < 40; i++)
-        call(comm, i % 3, ranks - 1);
-    check_calls(comm, 5);
+    MPI_Request request;
+    int a[2 * 8] = {0}, b[2 * 8];
+    double x = 1, y;
+    BOTH(MPI_ERR_ROOT, bcast, Bcast, a, 1, MPI_INT, ranks);
+    BOTH(MPI_ERR_COUNT, bcast, Bcast, a, -1, MPI_INT, 0);
+    BOTH(MPI_ERR_COUNT, gather, Gather, a, -1, MPI_INT, b, 1, MPI_INT, 0);
+    BOTH(MPI_ERR_COUNT, scatter, Scatter, a, 1, MPI_INT, b, -1, MPI_INT, 0);
+    BOTH(MPI_ERR_BUFFER, allgather, Allgather, MPI_IN_PLACE, 1, MPI_INT, b, 1, MPI_INT);
+    BOTH(MPI_ERR_COUNT, alltoall, Alltoall, a, 1, MPI_INT, b, -1, MPI_INT);
+    BOTH(MPI_ERR_OP, allreduce, Allreduce, &x, &y, 1, MPI_DOUBLE, MPI_BAND);
+    BOTH(MPI_ERR_COUNT, reduce, Reduce, a, b, -1, MPI_INT, MPI_SUM, 0);
+    BOTH(MPI_ERR_COUNT, reduce_scatter_block, Reduce_scatter_block, a, b, -1, MPI_INT, MPI_SUM);
+    BOTH(MPI_ERR_COMM, scan, Scan, a, b, 1, MPI_INT, MPI_SUM);
+    MPI_Comm_free(&comm);
+    MPI_Comm_free(&half);
+}
+
+static void check_refused(void)
+{
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Request request = MPI_REQUEST_NULL;
+    int value = 1, other = 0;
+    CHECK(class_of(MPI_Ibcast(&value, 1, MPI_INT, ranks, comm, &request)) == MPI_ERR_ROOT);
+    CHECK(request == MPI_REQUEST_NULL);
+    CHECK(class_of(MPI_Ibcast(&value, -1, MPI_INT, 0, comm, &request)) == MPI_ERR_COUNT);
+    CHECK(class_of(MPI_Iallreduce(&value, &other, 1, MPI_INT, MPI_OP_NULL, comm, &request)) == MPI_ERR_OP);
+    CHECK(class_of(MPI_Iallreduce(&value, &other, 1, MPI_DATATYPE_NULL, MPI_SUM, comm, &request)) == MPI_ERR_TYPE);
+    CHECK(class_of(MPI_Ibarrier(comm, NULL)) == MPI_ERR_ARG);
+    CHECK(class_of(MPI_Ibarrier(MPI_COMM_NULL, &request)) == MPI_ERR_COMM);
+    check_arguments(comm);
+    check_between();
+    MPI_Barrier(comm);
+    /* An active request cannot be freed or cancelled. Rank 0 starts last, so the requests of others are surely
+     * active. */
+    if (ranks > 1) {
+        if (me != 0) {
+            MPI_Ibarrier(comm, &request);
+            CHECK(class_of(MPI_Cancel(&request)) == MPI_ERR_REQUEST);
+            CHECK(class_of(MPI_Request_free(&request)) == MPI_ERR_REQUEST);
+            CHECK(request != MPI_REQUEST_NULL);
+            MPI_Barrier(MPI_COMM_WORLD);
+        } else {
+            MPI_Barrier(MPI_COMM_WORLD);
+            MPI_Ibarrier(comm, &request);
+        }
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(request == MPI_REQUEST_NULL);
+    }
+    /* An inactive request may be freed; an active one cannot be started again. */
+    MPI_Barrier_init(comm, MPI_INFO_NULL, &request);
+    int flag = 0;
+    MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+    CHECK(flag && request != MPI_REQUEST_NULL);
+    if (ranks > 1 && me != 0) {
+        MPI_Start(&request);
+        CHECK(class_of(MPI_Start(&request)) == MPI_ERR_REQUEST);
+        CHECK(class_of(MPI_Request_free(&request)) == MPI_ERR_REQUEST);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (ranks == 1 || me == 0)
+        MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Request_free(&request);
+    /* Mismatched lengths: each rank that notices reports an error, from the call or from its request. */
+    if (ranks > 1) {
+        int out[4] = { 0 };
+        int code = MPI_Ibcast(out, me == 0 ? 4 : 2, MPI_INT, 0, comm, &request);
+        if (code == MPI_SUCCESS)
+            code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(me == 0 || class_of(code) == MPI_ERR_TRUNCATE);
+        CHECK(request == MPI_REQUEST_NULL);
+    }
+    if (ranks == 2) {
+        int in[4] = { 1, 2, 3, 4 }, out[4];
+        int code = MPI_Iallreduce(in, out, me == 0 ? 4 : 2, MPI_INT, MPI_SUM, comm, &request);
+        if (code == MPI_SUCCESS)
+            code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(class_of(code) == MPI_ERR_TRUNCATE);
+        MPI_Allreduce_init(in, out, me == 0 ? 4 : 2, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request);
+        for (int round = 0; round < 2; round++) {
+            MPI_Start(&request);
+            CHECK(class_of(MPI_Wait(&request, MPI_STATUS_IGNORE)) == MPI_ERR_TRUNCATE);
+        }
+        MPI_Request_free(&request);
+        MPI_Allreduce(in, out, 2, MPI_INT, MPI_SUM, comm);
+        CHECK(out[0] == 2 && out[1] == 4);
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_free(&comm);
 }
 
 int main(int argc, char **argv)
@@ -98,12 +202,6 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    in = ints(LONG + 200L * ranks, 0);
-    out = ints(LONG + 200L * ranks, 0);
-    test(MPI_COMM_WORLD);
-    MPI_Comm dup;
-    MPI_Comm_dup(MPI_COMM_WORLD, &dup);
-    test(dup);
-    MPI_Comm_free(&dup);
+    check_refused();
     return finish();
 }
