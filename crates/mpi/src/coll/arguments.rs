@@ -14,6 +14,7 @@ use crate::objects::op::Op;
 use crate::objects::staging::{Part, Use};
 use crate::p2p::channel::Channel;
 use crate::process::Process;
+use fastpath_base::device;
 use std::rc::Rc;
 
 /// Collective call with its arguments.
@@ -60,7 +61,11 @@ impl CollectiveBuffer {
     }
 
     /// Replaces device memory by a copy. The buffer has `blocks` times its count of elements.
+    #[inline]
     pub fn staged(mut self, p: &Process, blocks: u32, used: Use) -> Result<CollectiveBuffer> {
+        if !device::may_appear() {
+            return Ok(self);
+        }
         if let Some(datatype) = &self.datatype {
             let count = self.count.saturating_mul(blocks.into());
             let parts = || vec![Part::whole(datatype.layout(), count)];
@@ -96,7 +101,11 @@ pub struct SignificantBuffer {
 
 impl SignificantBuffer {
     /// Replaces device memory by a copy; see [`CollectiveBuffer::staged`].
+    #[inline]
     pub fn staged(mut self, p: &Process, blocks: u32, used: Use) -> Result<SignificantBuffer> {
+        if !device::may_appear() {
+            return Ok(self);
+        }
         let count = self.count.saturating_mul(blocks.into());
         if !is_in_place(self.buf) {
             let parts = || vec![Part::whole(self.datatype.layout(), count)];
@@ -144,7 +153,11 @@ pub struct Blocks {
 
 impl Blocks {
     /// Replaces device memory by a copy.
+    #[inline]
     pub fn staged(mut self, p: &Process, used: Use) -> Result<Blocks> {
+        if !device::may_appear() {
+            return Ok(self);
+        }
         if is_in_place(self.buf) {
             return Ok(self);
         }
@@ -194,7 +207,11 @@ pub struct TypedBlocks {
 
 impl TypedBlocks {
     /// Replaces device memory by a copy.
+    #[inline]
     pub fn staged(mut self, p: &Process, used: Use) -> Result<TypedBlocks> {
+        if !device::may_appear() {
+            return Ok(self);
+        }
         if is_in_place(self.buf) {
             return Ok(self);
         }
@@ -260,7 +277,11 @@ impl Operands {
 
     /// Replaces device memory by copies, of `sent` and `received` elements. In place, the result has at least the
     /// operand's elements.
+    #[inline]
     pub fn staged(mut self, p: &Process, sent: i64, received: i64) -> Result<Operands> {
+        if !device::may_appear() {
+            return Ok(self);
+        }
         let layout = self.datatype().layout();
         let parts = |count| move || vec![Part::whole(layout, count)];
         let in_place = is_in_place(self.send);

@@ -301,14 +301,10 @@ impl StagedRequests {
     }
 
     /// Replaces a buffer of the call that reads its arguments; see [`CallCopies::add`].
-    #[inline]
     pub(crate) fn replace(
         &self, buf: *mut u8, used: Use, parts: impl FnOnce() -> Vec<Part>,
     ) -> Result<*mut u8> {
-        match device::may_appear() {
-            true => self.call.borrow_mut().add(buf, parts(), used),
-            false => Ok(buf),
-        }
+        self.call.borrow_mut().add(buf, parts(), used)
     }
 
     /// Exchanges the copies of the call that reads its arguments.
