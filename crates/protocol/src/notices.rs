@@ -62,7 +62,7 @@ impl Worker {
         let mut bytes = vec![0; len].into_boxed_slice();
         // SAFETY: the arrival holds `len` bytes. The peer may write them meanwhile, so they are copied first.
         unsafe { std::ptr::copy_nonoverlapping(data, bytes.as_mut_ptr(), len) };
-        self.notices.push(ReceivedNotice {
+        self.notices.push_back(ReceivedNotice {
             sender: peer,
             kind: header.imm,
             number: header.key,
@@ -72,11 +72,11 @@ impl Worker {
         self.job.own_page().incoming_generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Delivers the stored notices. Returns whether there were any.
+    /// Delivers the stored notices. Returns whether there were any. A callback may make progress, which delivers the
+    /// notices that follow.
     pub(crate) fn deliver_notices(&mut self) -> bool {
-        let notices = std::mem::take(&mut self.notices);
-        let any = !notices.is_empty();
-        for notice in notices {
+        let any = !self.notices.is_empty();
+        while let Some(notice) = self.notices.pop_front() {
             if let Some(call) = self.hooks.on_notice {
                 call(self, &notice);
             }

@@ -91,11 +91,17 @@ impl Worker {
     #[cold]
     #[inline(never)]
     pub fn give_up_slow(&mut self, id: RequestId) -> bool {
+        let was_posted = self.requests.get(id).is_posted();
         self.take_arrivals();
         let request = self.requests.get(id);
         if request.state != RequestState::Active {
             return true;
         }
+        let peer = request.peer;
+        if was_posted && !request.is_posted() && !self.peer_has_left(peer) {
+            return false; // a message that has just arrived is being received
+        }
+        let request = self.requests.get(id);
         let unsent = request.kind == RequestKind::Send && request.has_unsent();
         if unsent || self.sends.pushing.contains(&id) {
             return false; // `progress_sends` gives up such a send

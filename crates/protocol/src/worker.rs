@@ -28,6 +28,7 @@ use fastpath_transport::{Connection, Header, Interfaces, Post};
 use flood::Flood;
 use hooks::{Hooks, ReceivedNotice};
 use sends::Sends;
+use std::collections::VecDeque;
 
 /// Sends, receives and progress of one process.
 pub struct Worker {
@@ -65,7 +66,7 @@ pub struct Worker {
     /// Callbacks into the layer above.
     pub hooks: Hooks,
     /// Notices that have arrived and are not delivered.
-    pub(crate) notices: Vec<ReceivedNotice>,
+    pub(crate) notices: VecDeque<ReceivedNotice>,
     /// Number of deaths and aborts in the job at the last check ([`Worker::note_ends`]).
     pub(crate) seen_events: u32,
     /// Addresses of the values that other processes read. The rank's page refers to them only by a number, so this
@@ -105,7 +106,7 @@ impl Worker {
             background: Background::default(),
             job,
             hooks: Hooks::default(),
-            notices: Vec::new(),
+            notices: VecDeque::new(),
             seen_events: 0,
             shown: None,
         })

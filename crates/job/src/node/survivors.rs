@@ -6,17 +6,24 @@ use super::death::{OwnRank, tell_death};
 use crate::engine::Aborter;
 use crate::poll::{poll_entry, poll_for};
 use fastpath_base::sync::Ordering;
-use fastpath_segment::RankPhase;
+use fastpath_segment::{RankPhase, STATE_DEAD};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
-/// Waits for the ends of the other ranks of the node, and reports those that are deaths. Returns when no process is
-/// left, or the kernel has no descriptors of processes (Linux before 5.3).
+/// Interval at which ranks that have joined meanwhile are added.
+const ADD_AFTER: Duration = Duration::from_secs(1);
+
+/// Waits for the ends of the other ranks of the node, and reports those that are deaths. Returns when this rank has
+/// finalized MPI.
 pub fn watch(own: OwnRank, aborter: &Aborter) {
-    let mut others: Vec<(usize, OwnedFd)> = list_others(own);
-    while !others.is_empty() {
+    let mut others: Vec<(usize, OwnedFd)> = Vec::new();
+    while own.page().phase() != RankPhase::Finalized {
+        let is_known = |rank: usize| others.iter().any(|(known, _)| *known == rank);
+        let new = list_others(own, is_known);
+        others.extend(new);
         let entry = |(_, fd): &(usize, OwnedFd)| poll_entry(fd.as_raw_fd(), libc::POLLIN);
         let mut entries: Vec<libc::pollfd> = others.iter().map(entry).collect();
-        poll_for(&mut entries, None);
+        poll_for(&mut entries, Some(ADD_AFTER));
         let mut ended = entries.iter().map(|entry| entry.revents != 0);
         others.retain(|(rank, _)| {
             let has_ended = ended.next() == Some(true);
@@ -28,14 +35,16 @@ pub fn watch(own: OwnRank, aborter: &Aborter) {
     }
 }
 
-/// Returns the other ranks of the node that have joined and not finished, each with a descriptor of its process. Marks
-/// a rank whose process has ended already as dead, and leaves it out.
-fn list_others(own: OwnRank) -> Vec<(usize, OwnedFd)> {
-    let ranks = own.segment.node_ranks().filter(|&rank| rank != own.rank);
+/// Returns the other ranks of the node that have joined, have not finished and are not known, each with a descriptor of
+/// its process. Marks a rank whose process has ended already as dead, and leaves it out.
+fn list_others(own: OwnRank, is_known: impl Fn(usize) -> bool) -> Vec<(usize, OwnedFd)> {
+    let ranks = own.segment.node_ranks().filter(|&rank| rank != own.rank && !is_known(rank));
     let open = |rank: usize| {
         let page = own.segment.page(rank)?;
         let pid = page.owner_pid.load(Ordering::Relaxed);
-        if pid == 0 || page.phase() == RankPhase::Finalized {
+        // ORDERING: acquire, partner is the release of the rank that has marked the death.
+        let is_dead = page.state.load(Ordering::Acquire) == STATE_DEAD;
+        if pid == 0 || is_dead || page.phase() == RankPhase::Finalized {
             return None;
         }
         // SAFETY: pidfd_open takes integers.

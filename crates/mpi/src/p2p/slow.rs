@@ -39,7 +39,7 @@ use crate::p2p::fault::explain;
 use crate::p2p::staged;
 use crate::p2p::{Immediate, fill_status, find_source, named_want, source_of, try_copy, try_send};
 use crate::process::background::ProgressGuard;
-use crate::process::{self, Process};
+use crate::process::{self, Process, failures};
 use fastpath_base::trace::{self, Point};
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::{ANY_PEER, MatchCriteria};
@@ -198,7 +198,9 @@ fn wait_with(
             let senders = Senders::of_any(p, request.user);
             let awaited = senders.awaited();
             let note = Note { awaited, ..*note };
-            return deadlock::wait_for(p, worker, None, &note, id, |w| {
+            // After a death the wait may be over although the request is not complete.
+            let awaited = if failures::is_on() { 0 } else { id };
+            return deadlock::wait_for(p, worker, None, &note, awaited, |w| {
                 w.requests.get(id).state == RequestState::Complete || is_over(&senders, w, id)
             });
         }

@@ -98,6 +98,9 @@ pub(crate) fn note_failures(p: &Process, worker: &mut Worker) {
 
 /// Records the deaths of world ranks, some of which may be known already.
 pub(crate) fn note_deaths(p: &Process, worker: &mut Worker, ranks: &[u32]) {
+    if !is_on() {
+        return;
+    }
     let known = list_dead(p);
     let new: Vec<u32> = ranks.iter().copied().filter(|rank| !known.contains(rank)).collect();
     if new.is_empty() {
@@ -110,6 +113,8 @@ pub(crate) fn note_deaths(p: &Process, worker: &mut Worker, ranks: &[u32]) {
     }
     end_hopeless(p, worker);
     (FAILURES.of(p).hooks.get().on_deaths)(p, worker, &new);
+    // An agreement may have got its decision, and waits for any source may be over.
+    worker.wake_sleepers();
 }
 
 /// Records those of `failed` that are members of a communicator.
@@ -156,7 +161,8 @@ fn list_comms(p: &Process) -> Vec<Rc<Comm>> {
 
 /// Finds a communicator by its context.
 pub(crate) fn find_comm(p: &Process, context: Context) -> Option<Rc<Comm>> {
-    list_comms(p).into_iter().find(|comm| comm.context == context)
+    let freed = p.freed_comms.list();
+    list_comms(p).into_iter().chain(freed).find(|comm| comm.context == context)
 }
 
 /// Returns the revoked communicators.

@@ -203,18 +203,34 @@ pub fn agree(p: &Process, comm: &Comm, flag: i32) -> Result<(i32, Result)> {
 pub(super) fn receive(
     p: &Process, worker: &mut Worker, comm: &Rc<Comm>, sender: u32, bytes: &[u8],
 ) {
-    let Some((sequence, bytes)) = bytes.split_first_chunk() else { return };
-    let sequence = u64::from_le_bytes(*sequence);
-    let ((), out, members) = with_agreements(p, comm, |agreements, out| {
+    with_agreements(p, comm, |_, _| {});
+    receive_late(p, worker, comm.context, sender, bytes);
+}
+
+/// Handles a message of an agreement whose communicator may have been freed here. Returns false if this process has no
+/// agreements of that communicator.
+pub(super) fn receive_late(
+    p: &Process, worker: &mut Worker, context: Context, sender: u32, bytes: &[u8],
+) -> bool {
+    let (mut out, members) = {
+        let mut all = AGREEMENTS.of(p).borrow_mut();
+        let Some(agreements) = all.iter_mut().find(|known| known.context == context) else {
+            return false;
+        };
+        let mut out = Vec::new();
         let from = agreements.members.iter().position(|&member| member == sender);
-        let message = AgreementMessage::decode(bytes, agreements.members.len());
-        if let (Some(from), Some(message)) = (from, message) {
-            agreements.history.receive(sequence, from, message, out);
+        if let (Some(from), Some((sequence, bytes))) = (from, bytes.split_first_chunk())
+            && let Some(message) = AgreementMessage::decode(bytes, agreements.members.len())
+        {
+            let sequence = u64::from_le_bytes(*sequence);
+            agreements.history.receive(sequence, from, message, &mut out);
         }
-    });
-    // The list of the dead in the answer is no longer than the one received.
-    _ = send(worker, comm.context, &members, out);
+        (out, agreements.members.clone())
+    };
+    // A list of the dead that fits no message is an error of the call that waits for the agreement.
+    _ = send(worker, context, &members, std::mem::take(&mut out));
     worker.wake_sleepers();
+    true
 }
 
 /// Passes deaths to all agreements.

@@ -12,6 +12,7 @@ use fastpath_protocol::Worker;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::worker::hooks::ReceivedNotice;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Maximum number of stored notices about communicators that this process does not have yet.
@@ -27,6 +28,9 @@ struct EarlyNotice {
 /// Notices about communicators that this process has not finished to create.
 static EARLY: ProcessPart<RefCell<Vec<EarlyNotice>>> = ProcessPart::new(RefCell::new(Vec::new()));
 
+/// Contexts of all communicators that this process has had.
+static KNOWN: ProcessPart<RefCell<BTreeSet<u64>>> = ProcessPart::new(RefCell::new(BTreeSet::new()));
+
 /// Function of later folders, called after deaths.
 static AFTER_DEATHS: ProcessPart<Cell<fn(&Process)>> = ProcessPart::new(Cell::new(|_| {}));
 
@@ -36,6 +40,7 @@ pub(super) fn set_after_deaths(p: &Process, call: fn(&Process)) {
 
 pub(super) fn drop_all(p: &Process) {
     EARLY.of(p).take();
+    KNOWN.of(p).take();
     agreement::drop_all(p);
 }
 
@@ -65,9 +70,12 @@ pub(super) fn receive(worker: &mut Worker, notice: &ReceivedNotice) {
     let context = Context::from_wire(notice.number);
     match failures::find_comm(p, context) {
         Some(comm) => handle(p, worker, &comm, notice.sender, notice.kind, &notice.bytes),
+        None if notice.kind == AGREEMENT
+            && agreement::receive_late(p, worker, context, notice.sender, &notice.bytes) => {}
+        // Notices of a communicator that was freed are of no use.
+        None if KNOWN.of(p).borrow().contains(&context.to_wire()) => {}
         None => {
             let mut early = EARLY.of(p).borrow_mut();
-            // A communicator that was freed may still get notices, which only fill the list.
             if early.len() < MOST_EARLY {
                 let (sender, kind, bytes) = (notice.sender, notice.kind, notice.bytes.clone());
                 early.push(EarlyNotice { sender, kind, context, bytes });
@@ -78,6 +86,7 @@ pub(super) fn receive(worker: &mut Worker, notice: &ReceivedNotice) {
 
 /// Handles the notices that have arrived before the communicator was created here.
 pub(super) fn deliver(p: &Process, worker: &mut Worker, comm: &Rc<Comm>) {
+    KNOWN.of(p).borrow_mut().insert(comm.context.to_wire());
     let early = EARLY.of(p).take();
     let (own, others): (Vec<_>, Vec<_>) =
         early.into_iter().partition(|notice| notice.context == comm.context);

@@ -27,7 +27,11 @@ pub(super) fn reserve(p: &Process, comm: &Comm) -> ReservedContexts {
 pub(super) fn start(
     p: &Process, comm: &Comm, reserved: &ReservedContexts,
 ) -> Result<agreement::StartedAgreement> {
-    agreement::start(p, comm, -1, reserved.block.to_wire())
+    let started = agreement::start(p, comm, -1, reserved.block.to_wire());
+    if started.is_err() {
+        p.contexts.give_back(reserved.me, reserved.block);
+    }
+    started
 }
 
 /// Makes the new communicator, without the members that the decision counts as dead, and returns its handle.

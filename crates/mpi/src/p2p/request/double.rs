@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::{Operation, cancel, check_complete, collect, end_if_hopeless, make_operation, resolve};
-use crate::common::consts::MPI_PACKED;
-use crate::common::error::Result;
+use crate::common::consts::{MPI_PACKED, MPIX_ERR_PROC_FAILED, MPIX_ERR_PROC_FAILED_PENDING};
+use crate::common::error::{Error, Result};
 use crate::common::status::Status;
 use crate::objects::arguments::{Args, Mode};
 use crate::p2p::slow;
@@ -30,7 +30,18 @@ impl Operation<Process> for SendrecvRequest {
             Err(error) => return Some(Err(error)),
         }
         // SAFETY: both requests are in fields of `self`, so the pointers are to variables.
-        let (sent, received) = unsafe { (collect(p, &mut self.send), collect(p, &mut self.recv)) };
+        let (sent, mut received) =
+            unsafe { (collect(p, &mut self.send), collect(p, &mut self.recv)) };
+        if let Err(error) = &received
+            && error.code() == MPIX_ERR_PROC_FAILED_PENDING
+            && cancel(p, self.recv).is_ok()
+        {
+            // The receive would remain active, but its request ends with this operation.
+            // SAFETY: as above.
+            let cancelled = unsafe { collect(p, &mut self.recv) };
+            let error = Error::new(MPIX_ERR_PROC_FAILED, error.message());
+            received = cancelled.and(Err(error));
+        }
         Some(match (sent, received) {
             (Ok((_, None)), Ok((status, None))) => Ok(status),
             (Ok((_, Some(error))), _)

@@ -34,14 +34,31 @@ pub(super) fn status_of(request: &Request) -> Status {
     Status::new(request.source, request.received_tag, MPI_SUCCESS, request.received as i64)
 }
 
-fn error_of(p: &Process, request: &Request) -> Option<Error> {
+/// Fault of a request, with the values that explain it.
+struct RequestFault {
+    fault: Fault,
+    args: Args,
+    bytes: u64,
+    limit: u64,
+}
+
+impl RequestFault {
+    /// Returns the error. No reference to a request may be alive, because the explanation may look for deaths.
+    fn explain(self) -> Error {
+        let comm = self.args.comm;
+        fault::explain(self.fault, &self.args, self.bytes, self.limit).on_comm(comm)
+    }
+}
+
+fn fault_of(p: &Process, request: &Request) -> Option<RequestFault> {
     (request.fault != Fault::None).then(|| {
         let (peer, tag) = match request.kind {
             RequestKind::Recv => (source_of(request), request.received_tag),
             _ => (peer_of(p, request), request.tag),
         };
         let args = Args { buf: request.ptr, count: 0, datatype: 0, peer, tag, comm: request.user };
-        fault::explain(request.fault, &args, request.bytes, request.limit).on_comm(request.user)
+        let (fault, bytes, limit) = (request.fault, request.bytes, request.limit);
+        RequestFault { fault, args, bytes, limit }
     })
 }
 
@@ -88,10 +105,13 @@ pub(super) fn read_result(p: &Process, named: &NamedRequest) -> Result<(Status, 
                 return Err(describe_pending(p, id));
             }
             let stored = slow::settle(p, id);
-            // SAFETY: INSIDE: the look-ups of the source's rank and of the error's text also only read.
-            let request = unsafe { (*pool(p)?).get(id) };
-            let failed = || stored.err().map(|error| error.on_comm(request.user));
-            Ok((status_of(request), error_of(p, request).or_else(failed)))
+            let (status, fault, comm) = {
+                // SAFETY: INSIDE: the look-up of the source's rank also only reads.
+                let request = unsafe { (*pool(p)?).get(id) };
+                (status_of(request), fault_of(p, request), request.user)
+            };
+            let failed = || stored.err().map(|error| error.on_comm(comm));
+            Ok((status, fault.map(RequestFault::explain).or_else(failed)))
         }
         NamedRequest::Operation(index) => {
             if let Some(Some(Extra::Operation { result, .. })) = p.extras.slots_mut().get_mut(index)

@@ -159,7 +159,7 @@ fn leave_to_request(worker: &mut Worker, id: RequestId, charged: bool) -> Fault 
     }
     let fault = request.fault;
     release(request);
-    worker.requests.free(id);
+    worker.free_failed(id);
     fault
 }
 

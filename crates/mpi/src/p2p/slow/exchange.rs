@@ -85,7 +85,7 @@ unsafe fn sendrecv_slow(name: &'static str, out: Args, into: Args, status: *mut 
                     );
                     let _ = settle(&p, id); // a send stores nothing
                     let fault = (*worker).requests.get(id).fault;
-                    (*worker).requests.free(id);
+                    (*worker).free_failed(id);
                     if fault != Fault::None {
                         result = Err(explain(fault, &out, checked.buffer.bytes, 0));
                         hopeless = fault == Fault::NoMemory;

@@ -3,7 +3,8 @@
 use crate::common::consts::MPI_ANY_SOURCE;
 use crate::objects::comm::Comm;
 use crate::process::Process;
-use fastpath_protocol::{RequestId, Worker};
+use fastpath_protocol::matching::ANY_PEER;
+use fastpath_protocol::{RequestId, RequestState, Worker};
 use fastpath_segment::AwaitedRanks;
 use std::rc::Rc;
 
@@ -64,12 +65,29 @@ impl Senders {
     /// Ends a receive with an error if [`Senders::have_left`] and no message for it has arrived.
     #[inline]
     pub fn give_up(&self, worker: &mut Worker, id: RequestId) -> bool {
-        self.have_left(worker) && worker.give_up_slow(id)
+        match give_up_matched(worker, id) {
+            Some(is_over) => is_over,
+            None => self.have_left(worker) && worker.give_up_slow(id),
+        }
     }
 
     /// Returns whether the wait for a nonblocking receive is over without its message. If only some senders have died,
     /// the receive remains active.
     pub fn end_wait(&self, worker: &mut Worker, id: RequestId) -> bool {
-        self.has_dead() || self.give_up(worker, id)
+        match give_up_matched(worker, id) {
+            Some(is_over) => is_over,
+            None => self.has_dead() || self.give_up(worker, id),
+        }
     }
+}
+
+/// Ends a receive that a message has matched if the message's sender has left. Returns whether the receive is complete;
+/// `None` if no message has matched it.
+fn give_up_matched(worker: &mut Worker, id: RequestId) -> Option<bool> {
+    let request = worker.requests.get(id);
+    if request.state == RequestState::Complete {
+        return Some(true);
+    }
+    let peer = request.peer;
+    (!request.is_posted()).then(|| peer != ANY_PEER && worker.give_up(id, peer))
 }
