@@ -1,4 +1,4 @@
-/* The functions of mpi-ext.h in a job that does not tolerate failures: agreement, shrinking and revocation work, nobody
+/* The functions of mpi-ext.h in a job that does not tolerate failures: agreement, shrinking and revocation work, no rank
  * has failed. New communicators get messages of agreements before all members have made them.
  * test: ranks=1,2,3,4,8 */
 #include "../check.h"

@@ -204,15 +204,15 @@ pub(super) fn receive(
     p: &Process, worker: &mut Worker, comm: &Rc<Comm>, sender: u32, bytes: &[u8],
 ) {
     with_agreements(p, comm, |_, _| {});
-    receive_late(p, worker, comm.context, sender, bytes);
+    receive_known(p, worker, comm.context, sender, bytes);
 }
 
-/// Handles a message of an agreement whose communicator may have been freed here. Returns false if this process has no
-/// agreements of that communicator.
-pub(super) fn receive_late(
+/// Handles a message of an agreement on a communicator that has agreements here, also after it was freed. Returns false
+/// if it has none.
+pub(super) fn receive_known(
     p: &Process, worker: &mut Worker, context: Context, sender: u32, bytes: &[u8],
 ) -> bool {
-    let (mut out, members) = {
+    let (out, members) = {
         let mut all = AGREEMENTS.of(p).borrow_mut();
         let Some(agreements) = all.iter_mut().find(|known| known.context == context) else {
             return false;
@@ -225,10 +225,11 @@ pub(super) fn receive_late(
             let sequence = u64::from_le_bytes(*sequence);
             agreements.history.receive(sequence, from, message, &mut out);
         }
-        (out, agreements.members.clone())
+        let members = if out.is_empty() { Vec::new() } else { agreements.members.clone() };
+        (out, members)
     };
     // A list of the dead that fits no message is an error of the call that waits for the agreement.
-    _ = send(worker, context, &members, std::mem::take(&mut out));
+    _ = send(worker, context, &members, out);
     worker.wake_sleepers();
     true
 }

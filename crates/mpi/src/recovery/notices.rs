@@ -68,10 +68,13 @@ pub(super) fn receive(worker: &mut Worker, notice: &ReceivedNotice) {
         return deaths::receive(p, worker, &notice.bytes);
     }
     let context = Context::from_wire(notice.number);
+    if notice.kind == AGREEMENT
+        && agreement::receive_known(p, worker, context, notice.sender, &notice.bytes)
+    {
+        return;
+    }
     match failures::find_comm(p, context) {
         Some(comm) => handle(p, worker, &comm, notice.sender, notice.kind, &notice.bytes),
-        None if notice.kind == AGREEMENT
-            && agreement::receive_late(p, worker, context, notice.sender, &notice.bytes) => {}
         // Notices of a communicator that was freed are of no use.
         None if KNOWN.of(p).borrow().contains(&context.to_wire()) => {}
         None => {
