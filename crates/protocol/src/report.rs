@@ -227,7 +227,10 @@ impl SizeRange {
             _ => format!("{:.1} us", ns / 1e3),
         };
         match self.cost_ns {
-            Some([from, to]) if self.to.is_some() => format!("{} to {}", text(from), text(to)),
+            Some([from, to]) if self.to.is_some() && text(from) != text(to) => {
+                format!("{} to {}", text(from), text(to))
+            }
+            Some([from, _]) if self.to.is_some() => text(from),
             Some([from, _]) => format!("from {}", text(from)),
             None => String::new(),
         }
@@ -342,5 +345,23 @@ impl Display for Source {
             Source::Defaults(why) => write!(f, "defaults, {why}"),
             Source::File(path) => write!(f, "from {}", path.display()),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cost__equal_at_both_ends__is_printed_once() {
+        let cost = |to, cost_ns| {
+            let range = SizeRange { from: 0, to, protocol: "", how: String::new(), cost_ns };
+            range.cost()
+        };
+        assert_eq!(cost(Some(63), Some([200.0, 200.4])), "200 ns");
+        assert_eq!(cost(Some(63), Some([200.0, 1234.0])), "200 ns to 1.2 us");
+        assert_eq!(cost(None, Some([200.0, 200.0])), "from 200 ns");
+        assert_eq!(cost(Some(63), None), "");
     }
 }
