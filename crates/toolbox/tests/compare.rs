@@ -128,6 +128,8 @@ fn peers__whose_compiler_or_job_fails_are_named_and_the_others_compared() {
         "{text}"
     );
     assert!(text.contains("dying, latency, 2 ranks: not compared"), "{text}");
+    assert!(said.contains("fastpath: none is not compared; the reason follows"), "{said}");
+    assert!(!said.contains("/proc/none/mpicc"), "the reason is printed once: {said}");
     assert!(said.contains("rank 1 is gone"), "{said}");
 }
 

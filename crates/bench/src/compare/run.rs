@@ -207,7 +207,10 @@ fn run_peers(options: &CompareOptions, peers: Vec<ComparedMpi>) -> Result<u8> {
     let kept = open_kept(options, &plans, &contestants, &mut reports)?;
     let mut rounds = Rounds::new(reports, options.statistic);
     for (name, reason) in &failed {
-        tell!("fastpath: {name}: {reason}");
+        // The result has the reason. With other peers it follows only after the measurement.
+        if contestants.len() > 1 {
+            tell!("fastpath: {name} is not compared; the reason follows the results");
+        }
         rounds.note(name, String::new(), reason);
     }
     if let Err(stop) = run_rounds(options, &plans, &contestants, &mut rounds, kept) {
