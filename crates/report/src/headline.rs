@@ -40,8 +40,10 @@ pub fn describe<'a>(cases: impl IntoIterator<Item = &'a Case>) -> Option<String>
     }
     text += first.level.phrase();
     if let Some(percent) = busy {
+        let has_floor = [first, last].into_iter().any(|case| find_floor(case).is_some());
+        let ratio = if has_floor { "no ratio: " } else { "" };
         text += &format!(
-            "; no ratio: the machine is busy (the sending rank had {percent:.0} % of a processor)"
+            "; {ratio}the machine is busy (the sending rank had {percent:.0} % of a processor)"
         );
     }
     Some(text)
@@ -232,6 +234,14 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains(" x "), "{text}");
+    }
+
+    #[test]
+    fn busy_machine__without_a_floor__has_no_word_of_a_ratio() {
+        let case = Case { processor_percent: Some(40.0), floor: None, ..make_case(8, &[95.0]) };
+        let text = describe(&[case]).unwrap();
+        assert!(text.contains("; the machine is busy (the sending"), "{text}");
+        assert!(!text.contains("ratio"), "{text}");
     }
 
     #[test]

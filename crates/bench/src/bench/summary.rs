@@ -106,10 +106,12 @@ fn describe_latency(case: &Case) -> Vec<String> {
 pub fn describe_busy(cases: &[&Case]) -> Option<String> {
     let fastest = cases.first()?.samples.summarize()?.min;
     let mean = find_busy_share(cases)?;
+    let has_floor = cases.iter().any(|case| find_floor(case).is_some());
+    let ratio = if has_floor { ", and no ratio to the floor is printed" } else { "" };
     Some(format!(
         "The machine is busy: the sending rank had {mean:.0} % of a processor. The times are \
-         therefore too long, and no ratio to the floor is printed. The fastest sample took {}. \
-         Run the test again on an idle machine.",
+         therefore too long{ratio}. The fastest sample took {}. Run the test again on an idle \
+         machine.",
         time(fastest)
     ))
 }
@@ -172,6 +174,10 @@ mod tests {
         let lines = describe(&busy, Charset::Ascii).join(" ");
         assert!(lines.contains("busy") && lines.contains("100 ns for 8 B"), "{lines}");
         assert!(!lines.contains("times the floor"), "{lines}");
+        assert!(text.contains("no ratio to the floor"), "{text}");
+        let bare = Case { floor: None, ..make(8, 100.0, 40.0) };
+        let text = describe_busy(&[&bare]).unwrap();
+        assert!(!text.contains("ratio"), "{text}");
     }
 
     #[test]
