@@ -2,7 +2,7 @@
 
 use fastpath_report::catalogue;
 use fastpath_report::document::Document;
-use fastpath_report::output::table::{HINT, TableView};
+use fastpath_report::output::table::{OPTIONS, TableView};
 use fastpath_report::output::{Printer, Style, print_line};
 use fastpath_report::record::{Case, Level, MissingTest, Report};
 use indicatif::ProgressBar;
@@ -88,7 +88,7 @@ impl Screen {
             let mut said = Document::default();
             said.text("");
             self.conditions.iter().for_each(|text| said.text(text.trim_end()));
-            said.text(HINT);
+            self.view.describe_options(OPTIONS).iter().for_each(|options| said.text(options));
             said.to_text_within(self.view.wraps_at).lines().for_each(print_line);
         }
     }

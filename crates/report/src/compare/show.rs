@@ -68,12 +68,13 @@ pub fn format_comparison(comparison: &Comparison, view: TableView) -> String {
     }
     let facts = comparison.reports.first().map(|ours| head::describe_run(&ours.run));
     facts.iter().flat_map(|text| text.lines()).for_each(|line| said.text(line));
-    said.text(HINT);
+    view.describe_options(OPTIONS).iter().for_each(|options| said.text(options));
     text + &said.to_text_within(view.wraps_at)
 }
 
-/// Options that print more.
-const HINT: &str = "--wide: all columns; --explain: meaning of the columns; --plot: charts";
+/// Options that print more. See [`TableView::describe_options`].
+const OPTIONS: [&str; 3] =
+    ["--wide: all columns", "--explain: meaning of the columns", "--plot: charts"];
 
 const READING: &str = "\
 ratio: ours/theirs, geometric mean over the rounds with its 95 % interval

@@ -44,6 +44,16 @@ impl Default for TableView {
     }
 }
 
+impl TableView {
+    /// Describes the options among `--wide`, `--explain` and `--plot` that are not given; `None` if all are.
+    pub fn describe_options(self, options: [&str; 3]) -> Option<String> {
+        let given = [self.is_wide, self.explains, self.plots];
+        let others = options.into_iter().zip(given).filter(|(_, is_given)| !is_given);
+        let text = others.map(|(text, _)| text).collect::<Vec<_>>().join("; ");
+        (!text.is_empty()).then_some(text)
+    }
+}
+
 /// Tables of cases: a group of rows for each test, number of ranks and level.
 #[derive(Debug, Default)]
 pub struct CaseTable {
@@ -164,6 +174,10 @@ impl CaseTable {
             // Two columns are left for the marks behind a row.
             false => choose_columns(&rows, width, self.view.columns - 2),
         };
+        // The headline of a busy machine has no ratio to the floor either.
+        if !is_open && headline::find_busy_share(cases).is_some() {
+            self.chosen.retain(|&at| ![RATIO, LINE].contains(&at));
+        }
         self.columns = make_columns(&self.chosen, width);
         let mut lines = vec![String::new()];
         lines.extend(self.wrap(&describe_group(first)));
@@ -347,8 +361,9 @@ pub fn describe_overhead(cases: &[Case]) -> String {
     )
 }
 
-/// Options that print more, once, below the tables.
-pub const HINT: &str = "--wide: all statistics; --explain: columns, floor, steps; --plot: chart";
+/// Options that print more, once, below the tables. See [`TableView::describe_options`].
+pub const OPTIONS: [&str; 3] =
+    ["--wide: all statistics", "--explain: columns, floor, steps", "--plot: chart"];
 
 /// Legend of the columns, once, below the tables.
 pub const LEGEND: &str = "\
@@ -442,6 +457,35 @@ mod tests {
         assert_eq!(heads, ["bytes", "min", "median", "mean", "p99", "max", "MB/s", "M/s"]);
         let wide = format(WIDE, &cases).join("\n");
         assert!(wide.contains("p99.9") && wide.contains("variant"), "{wide}");
+    }
+
+    #[test]
+    fn busy_machine__has_no_ratio_in_a_narrow_table() {
+        let floor = Some([50.0].into_iter().collect());
+        let make = |percent| Case {
+            processor_percent: Some(percent),
+            bytes: 8,
+            floor: floor.clone(),
+            ..make_case("null", 100)
+        };
+        let has_ratio = |view, percent| {
+            let lines = format(view, &[make(percent)]);
+            let head = lines.iter().find(|line| line.contains("  median")).unwrap();
+            head.split_whitespace().any(|column| column == "ratio")
+        };
+        assert!(has_ratio(NARROW, 99.0) && has_ratio(WIDE, 40.0));
+        assert!(!has_ratio(NARROW, 40.0));
+    }
+
+    #[test]
+    fn options__that_are_given_are_not_described() {
+        let text = |view: TableView| view.describe_options(OPTIONS);
+        let all = "--wide: all statistics; --explain: columns, floor, steps; --plot: chart";
+        assert_eq!(text(NARROW).as_deref(), Some(all));
+        let plot = "--explain: columns, floor, steps; --plot: chart";
+        assert_eq!(text(WIDE).as_deref(), Some(plot));
+        let every = TableView { explains: true, plots: true, ..WIDE };
+        assert_eq!(text(every), None);
     }
 
     #[test]
