@@ -322,9 +322,10 @@ fn print_list() {
     let mut said = Document::default();
     for (group, name) in TestGroup::ALL {
         let tests = catalogue::list().iter().filter(|t| t.group == group);
-        list_tests(&mut said, name, tests.map(|t| (t.name, t.text)));
+        list_tests(&mut said, name, tests.map(|t| (t.name, describe_test(t))));
     }
-    list_tests(&mut said, "hardware", hardware.into_iter());
+    let hardware = hardware.into_iter().map(|(name, text)| (name, text.to_owned()));
+    list_tests(&mut said, "hardware", hardware);
     let mut rule = Document::default();
     rule.text(
         "The name of a group runs all of its tests; `all` runs all tests except those of the \
@@ -334,12 +335,21 @@ fn print_list() {
     text.lines().for_each(print_line);
 }
 
+/// Describes a test, with its alternative names.
+fn describe_test(test: &Test) -> String {
+    let aliases = catalogue::list_aliases(test.name).collect::<Vec<_>>().join(", ");
+    match aliases.is_empty() {
+        true => test.text.to_owned(),
+        false => format!("{} (other names: {aliases})", test.text),
+    }
+}
+
 fn list_tests<'a>(
-    said: &mut Document, group: &str, tests: impl Iterator<Item = (&'a str, &'a str)>,
+    said: &mut Document, group: &str, tests: impl Iterator<Item = (&'a str, String)>,
 ) {
     said.heading(format!("{group}:"));
     let mut table = Table::of("<22|");
-    tests.for_each(|(name, text)| table.row([name, text]));
+    tests.for_each(|(name, text)| table.row([name, text.as_str()]));
     said.table(table);
 }
 
@@ -347,6 +357,14 @@ fn list_tests<'a>(
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn list__names_each_alternative_name() {
+        let text = describe_test(catalogue::find("pingpong").unwrap());
+        assert!(text.ends_with(" (other names: ping-pong, pingpong, send)"), "{text}");
+        let plain = catalogue::find("rate").unwrap();
+        assert_eq!(describe_test(plain), plain.text);
+    }
 
     #[test]
     fn library__is_called_by_the_words_before_its_version() {

@@ -95,6 +95,23 @@ pub fn find(name: &str) -> Option<&'static Test> {
     CATALOGUE.test.iter().find(|t| t.name == name)
 }
 
+/// Lists the alternative names of a test.
+pub fn list_aliases(name: &str) -> impl Iterator<Item = &'static str> {
+    let of_test = move |(_, test): &(&String, &String)| test.as_str() == name;
+    CATALOGUE.alias.iter().filter(of_test).map(|(alias, _)| alias.as_str())
+}
+
+/// Returns the test, alternative name or group whose name is most similar to `word`; `None` if none is similar.
+pub fn suggest(word: &str) -> Option<&'static str> {
+    let tests = CATALOGUE.test.iter().map(|test| test.name);
+    let aliases = CATALOGUE.alias.keys().map(String::as_str);
+    let names = tests.chain(aliases).chain(TestGroup::ALL.map(|(_, name)| name));
+    let compare = |name: &'static str| (strsim::damerau_levenshtein(name, word), name);
+    let (distance, nearest) =
+        names.filter(|name| word.len() <= 2 * name.len()).map(compare).min()?;
+    (distance <= nearest.len() / 3).then_some(nearest)
+}
+
 /// Selects the tests that a word of the command line names: a test, a group, or `all`.
 pub fn select(word: &str) -> Vec<&'static Test> {
     if let Some(test) = find(word) {
@@ -128,7 +145,19 @@ mod tests {
     }
 
     #[test]
+    fn suggest__finds_a_similar_name() {
+        assert_eq!(suggest("pingpongs"), Some("pingpong"));
+        assert_eq!(suggest("latncy"), Some("latency"));
+        assert_eq!(suggest("mesages"), Some("messages"));
+        for other in ["", "nonsense", &"x".repeat(1 << 20)] {
+            assert_eq!(suggest(other), None);
+        }
+    }
+
+    #[test]
     fn aliases__mean_something() {
+        assert_eq!(list_aliases("latency").collect::<Vec<_>>(), ["ping-pong", "pingpong", "send"]);
+        assert_eq!(list_aliases("rate").count(), 0);
         for alias in CATALOGUE.alias.keys() {
             assert!(find(alias).is_some(), "{alias}");
         }

@@ -188,7 +188,11 @@ impl BenchOptions {
                 refuse_usage!("`{word}` runs only without other tests; use fastpath bench {word}");
             }
             if found.is_empty() {
-                refuse_usage!("there is no test `{word}`; `fastpath bench --list` lists all tests");
+                let similar = catalogue::suggest(word)
+                    .map_or_else(String::new, |name| format!("did you mean `{name}`? "));
+                refuse_usage!(
+                    "there is no test `{word}`; {similar}`fastpath bench --list` lists all tests"
+                );
             }
             for test in found {
                 if !chosen.iter().any(|t| t.name == test.name) {
@@ -333,7 +337,7 @@ mod tests {
         };
         assert_eq!(names(&["pingpong", "rate,latency"]), ["latency", "rate"]);
         let wrong = parse(&["latncy"]).unwrap().choose_tests().unwrap_err().to_string();
-        assert!(wrong.contains("latncy"), "{wrong}");
+        assert!(wrong.contains("`latncy`; did you mean `latency`? "), "{wrong}");
         let floor = parse(&["latency", "floor"]).unwrap().choose_tests();
         assert!(floor.unwrap_err().to_string().contains("fastpath bench floor"));
     }
