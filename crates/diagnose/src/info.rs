@@ -33,6 +33,9 @@ use crate::library::{ask_version, find_library};
 pub struct InfoReport {
     version: Version,
     configuration: Vec<SettingEntry>,
+    /// Variable with an invalid value, for which the configuration shows the defaults; also in the warnings.
+    #[serde(skip)]
+    invalid: Option<String>,
     warnings: Vec<String>,
     machine: MachineFacts,
     transports: Vec<Transport>,
@@ -66,9 +69,10 @@ struct SettingEntry {
 
 /// Collects all facts. Takes some tens of milliseconds, because transports are tested.
 pub fn collect() -> InfoReport {
-    let mut warnings = Vec::new();
+    let (mut warnings, mut invalid) = (Vec::new(), None);
     let config = Config::from_env().unwrap_or_else(|e| {
         warnings.push(format!("{e} (the defaults are shown)"));
+        invalid = Some(e.name);
         Config::defaults()
     });
     warnings.extend_from_slice(config.warnings());
@@ -101,6 +105,7 @@ pub fn collect() -> InfoReport {
     InfoReport {
         version: find_version(),
         configuration,
+        invalid,
         warnings,
         machine,
         protocols: protocols.0,
@@ -183,8 +188,9 @@ fn summarize(info: &InfoReport) -> String {
     let usable: Vec<&str> = info.transports.iter().filter(|t| t.usable).map(|t| t.name).collect();
     let set: Vec<&str> =
         info.configuration.iter().filter(|e| e.origin != "default").map(|e| e.name).collect();
-    let set = match set.len() {
-        0 => "every variable has its default".to_owned(),
+    let set = match (&info.invalid, set.len()) {
+        (Some(name), _) => format!("{name} has an invalid value"),
+        (None, 0) => "every variable has its default".to_owned(),
         _ => format!("set: {}", set.join(", ")),
     };
     let problem = match info.version.problem {

@@ -118,6 +118,15 @@ fn info__as_text_has_every_section() {
 }
 
 #[test]
+fn info__with_an_invalid_value__names_the_variable_first() {
+    let output = run(&["info"], &[("FASTPATH_WAIT", "nosuch")]);
+    let text = text_of(&output);
+    assert!(text.contains("FASTPATH_WAIT has an invalid value"), "{text}");
+    assert!(text.contains("FASTPATH_WAIT=nosuch: "), "{text}");
+    assert!(!text.contains("every variable has its default"), "{text}");
+}
+
+#[test]
 fn info__fits_80_columns_and_explains_on_request() {
     let print = |words: &[&str]| {
         let output = run(&[&["info"], words].concat(), &[("COLUMNS", "80")]);
