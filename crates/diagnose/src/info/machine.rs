@@ -92,7 +92,7 @@ impl TopologyFacts {
     /// Returns the line of the text form. Sets of processors are separated by spaces.
     fn line(&self) -> String {
         format!(
-            "sockets {}; NUMA nodes {}; L3 caches {} (source: {})",
+            "processors by socket {}; by NUMA node {}; by L3 cache {} (source: {})",
             self.sockets.join(" "),
             self.numa_nodes.join(" "),
             self.l3_caches.join(" "),
@@ -204,8 +204,8 @@ mod tests {
         assert_eq!(unmeasured, "not measured (fastpath tune lines)");
         assert_eq!(
             facts.line(),
-            "sockets 0-2 3; NUMA nodes 0-2 3; L3 caches 0-1 2 3 (source: FASTPATH_TOPOLOGY, \
-             another machine)"
+            "processors by socket 0-2 3; by NUMA node 0-2 3; by L3 cache 0-1 2 3 (source: \
+             FASTPATH_TOPOLOGY, another machine)"
         );
     }
 }
