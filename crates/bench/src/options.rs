@@ -237,7 +237,13 @@ fn name_host_option(version: &str) -> &'static str {
 
 /// Largest number of operations of a case, and of ranks of a job.
 const COUNT_MAX: u64 = 1_000_000_000_000;
-pub(crate) const RANKS_MAX: i64 = 1 << 20;
+const RANKS_MAX: u32 = 1 << 20;
+
+/// Parses a number of ranks.
+pub(crate) fn parse_ranks(text: &str) -> Result<u32, String> {
+    let ranks = text.parse().ok().filter(|ranks| (1..=RANKS_MAX).contains(ranks));
+    ranks.ok_or_else(|| format!("expected a number of ranks from 1 to {RANKS_MAX}, such as 4"))
+}
 
 /// The largest message: counts are passed as a C int.
 const SIZE_MAX: u64 = 1 << 30;
@@ -276,6 +282,15 @@ pub(crate) fn parse_timing(text: &str) -> Result<String, String> {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks__are_a_number_and_the_error_says_so() {
+        assert_eq!((parse_ranks("1"), parse_ranks("1048576")), (Ok(1), Ok(1 << 20)));
+        for wrong in ["", "x", "0", "-1", "1048577", "99999999999"] {
+            let why = parse_ranks(wrong).unwrap_err();
+            assert_eq!(why, "expected a number of ranks from 1 to 1048576, such as 4");
+        }
+    }
 
     #[test]
     fn hosts__are_named_as_each_launcher_wants_it() {

@@ -227,13 +227,21 @@ fn most(samples: &[f64]) -> f64 {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::bench::floor::choose_from;
+    use fastpath_report::usage::UsageError;
 
     #[test]
-    fn processors__are_two_different_ones() {
-        assert_eq!(choose_processors(&[3, 5]).unwrap(), [3, 5]);
+    fn processors__are_two_different_ones_that_may_be_used() {
+        let allowed = [0, 1, 2, 3, 5];
+        assert_eq!(choose_from(&allowed, &[3, 5]).unwrap(), [3, 5]);
+        assert_eq!(choose_from(&allowed, &[]).unwrap(), [0, 1]);
         for wrong in [&[1, 1][..], &[0], &[0, 1, 2]] {
-            assert!(choose_processors(wrong).is_err(), "{wrong:?}");
+            assert!(choose_from(&allowed, wrong).is_err(), "{wrong:?}");
         }
+        let other = choose_from(&allowed, &[0, 4]).unwrap_err();
+        assert!(UsageError::is_cause_of(&other));
+        let text = other.to_string();
+        assert!(text.contains("processor 4") && text.contains("two of 0-3,5"), "{text}");
     }
 
     #[test]

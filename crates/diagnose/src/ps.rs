@@ -39,6 +39,7 @@ use std::fs;
 #[derive(Args, Debug)]
 pub struct PsOptions {
     /// Job number, as listed by `fastpath ps`: the process number of its mpiexec [default: all jobs]
+    #[arg(value_parser = parse_job)]
     pub job: Option<i32>,
     /// Find hangs: print the ranks of a deadlock, or the rank that the others wait for and its place in the program
     #[arg(long)]
@@ -66,6 +67,11 @@ pub struct PsOptions {
     /// Several hosts
     #[command(flatten)]
     pub hosts: HostOptions,
+}
+
+fn parse_job(text: &str) -> Result<i32, String> {
+    text.parse()
+        .map_err(|_| "expected the number of a job; `fastpath ps` lists all jobs".to_owned())
 }
 
 #[derive(Debug, Serialize, Deserialize)]

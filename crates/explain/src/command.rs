@@ -8,11 +8,13 @@ use fastpath_machine::pci::DevicePath;
 use fastpath_machine::pci::function::{CapabilityState, PciFunction, PortType};
 use fastpath_machine::pci::lspci;
 use fastpath_machine::pci::sysfs;
+use fastpath_pcie::LinkError;
 use fastpath_report::files::read_input;
 use fastpath_report::output;
 use fastpath_report::output::file::OutputFile;
 use fastpath_report::output::json::to_json;
 use fastpath_report::refuse_usage;
+use fastpath_report::usage::UsageError;
 
 use super::advice;
 use super::bandwidth::{self, BandwidthOptions};
@@ -87,19 +89,41 @@ pub struct DeviceOptions {
 pub fn run(options: &ExplainOptions) -> Result<()> {
     match &options.what {
         ExplainCommand::Bandwidth(options) => {
-            write(&[bandwidth::explain(options)?], &options.output)
+            let made = bandwidth::explain(options).map_err(refuse_value)?;
+            write(&[made], &options.output)
         }
-        ExplainCommand::Latency(options) => write(&[latency::explain(options)?], &options.output),
-        ExplainCommand::Cliff(options) => write(&[cliff::explain(options)?], &options.output),
+        ExplainCommand::Latency(options) => {
+            let made = latency::explain(options).map_err(refuse_value)?;
+            write(&[made], &options.output)
+        }
+        ExplainCommand::Cliff(options) => {
+            let made = cliff::explain(options).map_err(refuse_value)?;
+            write(&[made], &options.output)
+        }
         ExplainCommand::Lspci(options) => run_lspci(options),
         ExplainCommand::Device(options) => {
             let here = &options.here;
             let subject = sysfs::read_device(&here.sysfs, &options.name)?;
-            let explanation = advice::explain(&subject, &here.link)?;
+            let explanation = explain_device(&subject, &here.link)?;
             write(&[explanation], &here.output)
         }
         ExplainCommand::Probe(options) => write(&probe::explain(options)?, &options.here.output),
     }
+}
+
+/// Converts an error about a value of the command line into a usage error.
+fn refuse_value(error: LinkError) -> UsageError {
+    UsageError(error.to_string())
+}
+
+/// Explains a device. An error is a usage error if the device can be explained without the options.
+fn explain_device(subject: &DevicePath, link: &LinkOptions) -> Result<Explanation> {
+    advice::explain(subject, link).or_else(|error| {
+        match advice::explain(subject, &LinkOptions::default()) {
+            Ok(_) => Err(refuse_value(error).into()),
+            Err(_) => Err(error.into()),
+        }
+    })
 }
 
 fn run_lspci(options: &LspciOptions) -> Result<()> {
@@ -109,7 +133,7 @@ fn run_lspci(options: &LspciOptions) -> Result<()> {
     let chosen = choose(&functions, options.device.as_deref(), options.link.is_given())?;
     let explanations: Vec<Explanation> = chosen
         .into_iter()
-        .map(|i| advice::explain(&make_subject(&functions, i), &options.link))
+        .map(|i| explain_device(&make_subject(&functions, i), &options.link))
         .collect::<Result<_, _>>()?;
     match explanations.as_slice() {
         [_] => write(&explanations, &options.output),

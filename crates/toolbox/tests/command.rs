@@ -388,6 +388,7 @@ fn tune__on_a_busy_machine__stores_nothing_unless_it_is_allowed() {
 
 #[test]
 fn usage_error__has_exit_code_2_and_other_errors_have_1() {
+    let path = sample("connectx2-2012.txt");
     for words in [
         &["bench"][..],
         &["bench", "nosuch"],
@@ -398,16 +399,41 @@ fn usage_error__has_exit_code_2_and_other_errors_have_1() {
         &["bench", "latency", "--level", "verbs", "--transport", "shm"],
         &["bench", "latency", "--tx-depth", "4"],
         &["tune", "--processors", "0,0"],
+        &["tune", "--processors", "0,99999"],
         &["doctor", "--host", "one"],
         &["compare", "a", "b", "c"],
         &["page", "/proc/version", "--output", "/proc/version"],
         &["explain"],
+        &["explain", "latency", "--adapter", "nosuch"],
+        &["explain", "bandwidth", "--adapter", "nosuch"],
+        &["explain", "lspci", &path, "--mps", "300"],
         &["ps", "nosuch"],
     ] {
         assert_eq!(run(words, &[]).status.code(), Some(2), "{words:?}");
     }
-    for words in [&["audit", "/proc/none"][..], &["ps", "999999999"]] {
+    for words in [
+        &["audit", "/proc/none"][..],
+        &["explain", "lspci", "/proc/none"],
+        &["page", "/proc/none", "--output", "/proc/none/page.html"],
+        &["ps", "999999999"],
+    ] {
         assert_eq!(run(words, &[]).status.code(), Some(1), "{words:?}");
+    }
+    // 1 means that a case became worse.
+    for words in [&["compare", "/proc/none"][..], &["compare", "/proc/none", "/proc/none"]] {
+        assert_eq!(run(words, &[]).status.code(), Some(2), "{words:?}");
+    }
+}
+
+#[test]
+fn usage_error__of_a_number__has_what_is_expected() {
+    for (words, expected) in [
+        (&["ps", "abc"][..], "expected the number of a job; `fastpath ps` lists all jobs"),
+        (&["bench", "latency", "-n", "x"], "expected a number of ranks from 1 to 1048576"),
+        (&["compare", "-n", "x"], "expected a number of ranks from 1 to 1048576"),
+    ] {
+        let said = String::from_utf8_lossy(&run(words, &[]).stderr).into_owned();
+        assert!(said.contains(expected), "{words:?}: {said}");
     }
 }
 

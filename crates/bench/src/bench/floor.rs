@@ -5,6 +5,7 @@ use std::io;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use fastpath_base::config::parse_duration_ns;
+use fastpath_base::topology::CpuSet;
 use fastpath_machine::measure::floor::{CopyFloor, measure_lines};
 use fastpath_machine::measure::pipeline::search::find_best;
 use fastpath_machine::measure::stream::measure_stream;
@@ -127,8 +128,18 @@ const SEARCH_NS: u64 = 1_000_000_000;
 
 /// Chooses the two processors to measure between.
 pub(crate) fn choose_processors(asked: &[usize]) -> Result<[usize; 2]> {
-    let allowed = placement::allowed_processors();
-    match (asked, allowed.as_slice()) {
+    choose_from(&placement::allowed_processors(), asked)
+}
+
+/// Chooses two of the processors that this process may use, in ascending order.
+pub(crate) fn choose_from(allowed: &[usize], asked: &[usize]) -> Result<[usize; 2]> {
+    if let Some(other) = asked.iter().find(|processor| !allowed.contains(processor)) {
+        let allowed = CpuSet::from_iter(allowed.iter().copied());
+        refuse_usage!(
+            "--processors: this process may not use processor {other}; use two of {allowed}"
+        );
+    }
+    match (asked, allowed) {
         (&[a, b], _) if a != b => Ok([a, b]),
         ([], [first, second, ..]) => Ok([*first, *second]),
         ([], _) => {

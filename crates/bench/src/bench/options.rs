@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::{Args, value_parser};
+use clap::Args;
 use fastpath_report::catalogue::{self, Test};
 use fastpath_report::output::Style;
 use fastpath_report::output::file::is_standard;
@@ -12,7 +12,7 @@ use fastpath_report::record::Level;
 use fastpath_report::refuse_usage;
 
 use crate::options::verbs::VerbsOptions;
-use crate::options::{LevelName, MpiOptions, PathOptions, RANKS_MAX, TransportName, ViewOptions};
+use crate::options::{LevelName, MpiOptions, PathOptions, TransportName, ViewOptions, parse_ranks};
 use crate::program::{Settings, list_options};
 use crate::result_files::ResultOptions;
 
@@ -27,7 +27,7 @@ pub struct BenchOptions {
     pub list: bool,
     /// Numbers of ranks, separated by commas; one job for each number
     #[arg(short = 'n', long, value_delimiter = ',', default_value = "2",
-        value_parser = value_parser!(u32).range(1..=RANKS_MAX))]
+        value_parser = parse_ranks)]
     pub ranks: Vec<u32>,
     /// Levels of the library at which tests run, separated by commas; all: mpi, protocol, transport. Several levels are
     /// compared in columns. Levels below mpi need this library and two ranks

@@ -11,7 +11,7 @@ use fastpath_report::refuse_usage;
 
 use super::loads;
 use super::rounds::RunPlan;
-use crate::options::{CaseOptions, MpiOptions, RANKS_MAX, ViewOptions, parse_bytes, parse_time};
+use crate::options::{CaseOptions, MpiOptions, ViewOptions, parse_bytes, parse_ranks, parse_time};
 use crate::peers::PeerOptions;
 use crate::program::Settings;
 
@@ -95,7 +95,7 @@ pub struct MeasureOptions {
     /// Numbers of ranks, for tests of all ranks; tests of a pair use 2
     #[arg(help_heading = "Measurement", short = 'n', long, value_delimiter = ',',
         default_value = "2",
-        value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
+        value_parser = parse_ranks)]
     pub ranks: Vec<u32>,
     /// Number of rounds, each with a run of every MPI
     #[arg(help_heading = "Measurement", long, default_value_t = 7,
