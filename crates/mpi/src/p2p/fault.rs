@@ -57,7 +57,8 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
             Error::new(MPI_ERR_INTERN, "the peer sent a message that violates Fastpath's protocol")
         }
     };
-    error.about_message(peer, tag, bytes)
+    let length = if fault == Fault::Truncated { sent } else { bytes };
+    error.about_message(peer, tag, length)
 }
 
 /// Returns the error class of an operation whose peer has left the job.
@@ -193,4 +194,26 @@ fn last_note() -> String {
     // SAFETY: all callers are inside MPI.
     let p = unsafe { process::get_unlocked() };
     p.engine().map(|engine| engine.job.own_page().message.load_lines()).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::ptr::null_mut;
+
+    #[test]
+    fn truncation__is_reported_with_the_length_of_the_message() {
+        let args = Args {
+            buf: null_mut(),
+            count: 1,
+            datatype: MPI_INT,
+            peer: 2,
+            tag: 7,
+            comm: MPI_COMM_WORLD,
+        };
+        let error = explain(Fault::Truncated, &args, 4, 16);
+        assert_eq!(error.about(), Some((2, 7, 16)));
+        assert!(error.message().contains("has 16 bytes, but the receive buffer has 4"), "{error}");
+    }
 }
