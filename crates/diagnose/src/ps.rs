@@ -118,6 +118,8 @@ impl RankEntry {
         RankWaits {
             named: (!self.waits.is_empty()).then(|| named.collect()),
             is_idle: self.is_idle,
+            // The hosts do not report how long a rank that may be idle has waited.
+            is_new: false,
             has_left: self.has_left,
         }
     }

@@ -14,6 +14,9 @@ pub struct RankWaits {
     pub named: Option<Vec<u32>>,
     /// Whether the rank only waits, as far as visible, and has waited for a second.
     pub is_idle: bool,
+    /// Whether the rank only waits, as far as visible, and a wait has lasted for less than the second that a verdict
+    /// needs.
+    pub is_new: bool,
     /// Whether the rank sends no more messages: its process has ended, or it has finalized MPI.
     pub has_left: bool,
 }
@@ -25,13 +28,14 @@ impl RankWaits {
         RankWaits {
             named: (!facts.notes.is_empty()).then(|| named.collect()),
             is_idle: facts.only_waits() && facts.has_waited_long(now_ns),
+            is_new: facts.only_waits() && !facts.has_waited_long(now_ns),
             has_left: facts.has_left,
         }
     }
 
     /// The waits of a rank that was not observed.
     pub fn unknown() -> RankWaits {
-        RankWaits { named: None, is_idle: false, has_left: false }
+        RankWaits { named: None, is_idle: false, is_new: false, has_left: false }
     }
 
     /// The rank that this rank waits for, if there is exactly one.
@@ -70,7 +74,7 @@ pub fn explain(
 /// Finds the rank for which the largest number of ranks wait, and these ranks. If there is no such rank, describes the
 /// waits.
 pub fn find_cause(ranks: &[RankWaits]) -> Result<(usize, Vec<usize>), String> {
-    if let Some(circle) = find_circle(ranks) {
+    if let Some(circle) = find_circle(ranks, |rank| rank.is_idle) {
         let chain = name_chain(&circle);
         return Err(format!("{chain}: a deadlock, unless a message is in flight"));
     }
@@ -98,7 +102,14 @@ fn describe_waits(ranks: &[RankWaits]) -> String {
         others => format!("; and {others} more"),
     };
     let told = waits[..waits.len().min(TOLD_MOST)].join("; ");
-    format!("{told}{others}: no deadlock is proved, and no single rank delays the others")
+    let reason = match find_circle(ranks, |rank| rank.is_idle || rank.is_new) {
+        Some(_) => {
+            "because a rank has waited for less than 1 s, too short for a verdict: use a longer \
+             timeout, or look again"
+        }
+        None => "and no single rank delays the others",
+    };
+    format!("{told}{others}: no deadlock is proved, {reason}")
 }
 
 /// Among the ranks that wait for no other, finds the one for which the largest number of ranks wait, directly or
@@ -122,9 +133,10 @@ fn find_awaited(ranks: &[RankWaits]) -> Option<(usize, Vec<usize>)> {
     waiters.into_iter().max_by_key(|(_, waiters)| waiters.len())
 }
 
-/// Finds a cycle of ranks, each waiting only for the next rank of the cycle.
-fn find_circle(ranks: &[RankWaits]) -> Option<Vec<usize>> {
-    let next = |rank: usize| match ranks[rank].is_idle {
+/// Finds a cycle of ranks, each waiting only for the next rank of the cycle. `may_be_member` selects the ranks that a
+/// cycle may have.
+fn find_circle(ranks: &[RankWaits], may_be_member: fn(&RankWaits) -> bool) -> Option<Vec<usize>> {
+    let next = |rank: usize| match may_be_member(&ranks[rank]) {
         true => ranks[rank].next(ranks.len()),
         false => None,
     };
@@ -171,6 +183,7 @@ mod tests {
         RankWaits {
             named: (!named.is_empty()).then(|| named.to_vec()),
             is_idle: !named.is_empty(),
+            is_new: false,
             has_left: false,
         }
     }
@@ -187,10 +200,11 @@ mod tests {
     #[test]
     fn circle__is_found_behind_ranks_that_wait_for_it() {
         let ranks = [&[1][..], &[2], &[3], &[1], &[]].map(waits);
-        let circle = find_circle(&ranks).unwrap();
+        let circle = find_circle(&ranks, |rank| rank.is_idle).unwrap();
         assert_eq!(circle, [1, 2, 3]);
         let said = "rank 1 waits for rank 2, which waits for rank 3, which waits for rank 1";
         assert_eq!(name_chain(&circle), said);
+        let find_circle = |ranks: &[RankWaits]| find_circle(ranks, |rank| rank.is_idle);
         assert_eq!(find_circle(&[waits(&[1]), waits(&[])]), None);
         // A rank that waits for one of two ranks is in no cycle.
         assert_eq!(find_circle(&[waits(&[1, 2]), waits(&[0]), waits(&[])]), None);
@@ -204,13 +218,20 @@ mod tests {
             circle.starts_with("rank 0 waits for rank 1, which waits for rank 0: a deadlock"),
             "{circle}"
         );
-        // Rank 1 counts as active: another of its threads may send, or its wait has just begun.
+        // Rank 1 counts as active: another of its threads may send.
         ranks[1].is_idle = false;
         assert_eq!(find_cause(&ranks), Ok((3, vec![2])));
         let none = find_cause(&ranks[..2]).unwrap_err();
         let said = "rank 0 waits for rank 1; rank 1 waits for rank 0: no deadlock is proved, and \
                     no single rank delays the others";
         assert_eq!(none, said);
+        // The wait of rank 1 has just begun.
+        ranks[1].is_new = true;
+        let new = find_cause(&ranks[..2]).unwrap_err();
+        let said = "no deadlock is proved, because a rank has waited for less than 1 s, too short \
+                    for a verdict: use a longer timeout, or look again";
+        assert!(new.ends_with(said), "{new}");
+        ranks[1].is_new = false;
         assert_eq!(find_cause(&ranks[3..]).unwrap_err(), "no rank waits for another rank");
     }
 
