@@ -50,22 +50,29 @@ impl Parser<'_> {
         for part in words.split(|w| w == ":") {
             self.app = App::default();
             // Options before a file of programs apply to the file's first program.
-            self.read_options(part)?;
+            let last_value = self.read_options(part)?;
             if self.request.is_some() {
                 return Ok(());
             }
             match self.config.take() {
                 Some(path) => self.read_config(path)?,
+                None if self.app.argv.is_empty() => {
+                    return refuse_missing_program(last_value, words.iter().any(|w| w == ":"));
+                }
                 None => self.finish_app()?,
             }
         }
         Ok(())
     }
 
-    /// Reads options up to the first other word, which starts the program's command line.
-    fn read_options(&mut self, words: &[OsString]) -> Result<(), UsageError> {
+    /// Reads options up to the first other word, which starts the program's command line. Returns the last option and
+    /// its value if the value is a word of its own.
+    fn read_options(
+        &mut self, words: &[OsString],
+    ) -> Result<Option<(String, OsString)>, UsageError> {
         let raw = RawArgs::new(words);
         let mut cursor = raw.cursor();
+        let mut last_value = None;
         while let Some(word) = raw.peek(&cursor) {
             if word.is_escape() {
                 raw.next_os(&mut cursor);
@@ -77,23 +84,27 @@ impl Parser<'_> {
             raw.next_os(&mut cursor);
             let option = find_option(&name)?;
             let mut values: Vec<OsString> = attached.into_iter().collect();
+            last_value = None;
             if !values.is_empty() && option.takes == OptionArguments::Nothing {
                 return wrong(format!("{name} takes no value"));
             }
             while values.len() < words_wanted(option, &values) {
                 match raw.peek_os(&cursor) {
-                    Some(value) => values.push(value.to_owned()),
+                    Some(value) => {
+                        values.push(value.to_owned());
+                        last_value = Some((name.clone(), value.to_owned()));
+                    }
                     None => return wrong(format!("{name} needs {}", describe_words(option.takes))),
                 }
                 raw.next_os(&mut cursor);
             }
             self.apply(option, GivenOption { name, values })?;
             if self.request.is_some() {
-                return Ok(());
+                return Ok(None);
             }
         }
         self.app.argv = raw.remaining(&mut cursor).map(OsStr::to_owned).collect();
-        Ok(())
+        Ok(last_value)
     }
 
     fn apply(&mut self, option: &'static Opt, given: GivenOption) -> Result<(), UsageError> {
@@ -144,12 +155,6 @@ impl Parser<'_> {
     }
 
     fn finish_app(&mut self) -> Result<(), UsageError> {
-        if self.app.argv.is_empty() {
-            return wrong(
-                "no program given; add a program after the options, on both sides of each `:`"
-                    .into(),
-            );
-        }
         let mut count = std::mem::take(&mut self.count);
         if count.hosts.is_empty() {
             count.hosts = std::mem::take(&mut count.file_hosts);
@@ -360,6 +365,22 @@ impl Parser<'_> {
             ));
         }
         Ok(())
+    }
+}
+
+/// Returns the error of a command line without a program. `last_value` is the last option and its value, which may be
+/// the intended program.
+fn refuse_missing_program(
+    last_value: Option<(String, OsString)>, has_colon: bool,
+) -> Result<(), UsageError> {
+    let places = if has_colon { ", on both sides of each `:`" } else { "" };
+    let remedy = format!("add a program after the options{places}");
+    let last_value = last_value.map(|(name, value)| (name, value.to_string_lossy().into_owned()));
+    match last_value.filter(|(_, value)| value.parse::<f64>().is_err()) {
+        Some((name, value)) => {
+            wrong(format!("no program given: {value} is the value of {name}; {remedy}"))
+        }
+        None => wrong(format!("no program given; {remedy}")),
     }
 }
 

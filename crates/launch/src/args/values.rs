@@ -68,21 +68,25 @@ pub fn parse_ranks(text: &str) -> Option<usize> {
 
 /// Reads a positive time: a number of seconds, or a number with a unit.
 pub fn read_timeout(given: &GivenOption) -> Result<Duration, UsageError> {
-    parse_seconds(given, |s| s > 0.0)
+    let timeout = read_seconds(given)?;
+    match timeout.is_zero() {
+        true => wrong(format!(
+            "{}: the value must be above 0; omit {} for a job without a time limit",
+            given.typed(),
+            given.name
+        )),
+        false => Ok(timeout),
+    }
 }
 
 /// Reads a time, zero or more: a number of seconds, or a number with a unit.
 pub fn read_seconds(given: &GivenOption) -> Result<Duration, UsageError> {
-    parse_seconds(given, |s| s >= 0.0)
-}
-
-fn parse_seconds(given: &GivenOption, is_valid: fn(f64) -> bool) -> Result<Duration, UsageError> {
     let text = given.text();
     let parsed = match text.parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
         Err(_) => parse_duration_ns(&text).ok().map(Duration::from_nanos),
     };
-    match parsed.filter(|duration| is_valid(duration.as_secs_f64())) {
+    match parsed {
         Some(duration) => Ok(duration),
         None => wrong(format!(
             "{}: the value must be a number of seconds, or a time such as 90s, 1.5m or 2h",

@@ -76,6 +76,29 @@ fn folders__of_all_programs_and_of_one() {
 }
 
 #[test]
+fn missing_program__is_reported_with_a_value_that_may_be_the_program() {
+    for (line, wanted) in [
+        ("-n 4", "no program given; add a program after the options"),
+        ("--bind-to=core", "no program given; add a program after the options"),
+        ("-n 4 -q", "no program given; add a program after the options"),
+        (
+            "-n 2 -x ./hello",
+            "no program given: ./hello is the value of -x; add a program after the options",
+        ),
+        (
+            "--outfile ./hello",
+            "no program given: ./hello is the value of --outfile; add a program after the options",
+        ),
+        (
+            "-n 2 a :",
+            "no program given; add a program after the options, on both sides of each `:`",
+        ),
+    ] {
+        assert_eq!(error(line), wanted, "{line}");
+    }
+}
+
+#[test]
 fn virtual_host__is_of_one_program() {
     let s = spec("--virtual-host x -n 2 a : b : --virtual-host=y c");
     let hosts: Vec<Option<&OsStr>> = s.apps.iter().map(|a| a.virtual_host.as_deref()).collect();

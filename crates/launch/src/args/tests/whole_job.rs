@@ -26,9 +26,11 @@ fn options__of_the_job() {
         assert_eq!(spec(&format!("--timeout={text} a")).timeout, Some(Duration::from_millis(ms)));
     }
     assert_eq!(spec("--kill-after 3m a").kill_after, Some(Duration::from_secs(180)));
+    let zero = error("--timeout 0 a");
+    assert!(zero.starts_with("--timeout 0: the value must be above 0; omit --timeout"), "{zero}");
     for line in [
-        "--timeout 0 a",
         "--timeout -1 a",
+        "--kill-after -1 a",
         "--timeout nan a",
         "--timeout 1e300 a",
         "--timeout 1d a",
