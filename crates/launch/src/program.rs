@@ -21,7 +21,31 @@ pub fn check_wdir(app: &App) -> Result<(), ProgramError> {
 /// Exit code 127 if the program is not found, 126 if it cannot be executed.
 pub fn find_program(app: &App, path: Option<&OsStr>) -> Result<PathBuf, ProgramError> {
     let name = app.argv.first().map_or(OsStr::new(""), OsString::as_os_str);
-    fastpath_job::program::find_program(name, app.wdir.as_deref(), path)
+    let found = fastpath_job::program::find_program(name, app.wdir.as_deref(), path);
+    found.map_err(|mut error| {
+        error.text.extend(advise(name));
+        error
+    })
+}
+
+/// Returns the remedy for a name that is probably a mistake: a number of ranks without `-n`, or a source file.
+fn advise(name: &OsStr) -> Option<String> {
+    let shown = name.to_string_lossy();
+    if !shown.is_empty() && shown.bytes().all(|b| b.is_ascii_digit()) {
+        return Some(format!("; for {shown} ranks, pass -n {shown} before the program"));
+    }
+    let path = Path::new(name);
+    let compiler = match path.extension()?.to_str()? {
+        "c" => "mpicc",
+        "cc" | "cpp" | "cxx" | "C" => "mpicxx",
+        "f" | "F" | "f90" | "F90" | "f03" | "F03" | "f08" | "F08" => "mpifort",
+        _ => return None,
+    };
+    let program = path.with_extension("");
+    Some(format!(
+        "; the name is that of a source file: compile it with {compiler} -o {} {shown}",
+        program.display()
+    ))
 }
 
 /// Describes an exec that failed although the checks of this file passed.
@@ -81,6 +105,27 @@ mod tests {
         a.argv = vec!["sh".into()];
         let e = find_program(&a, Some(OsStr::new("/proc/none"))).unwrap_err();
         assert!(e.text.contains("./sh"), "{e}");
+    }
+
+    #[test]
+    fn advice__is_for_a_number_and_for_a_source_file() {
+        let error =
+            |name: &str| find_program(&app(name), Some(OsStr::new("/proc/none"))).unwrap_err().text;
+        assert!(
+            error("4").ends_with("; for 4 ranks, pass -n 4 before the program"),
+            "{}",
+            error("4")
+        );
+        for (name, command) in [
+            ("./hello.c", "mpicc -o ./hello ./hello.c"),
+            ("hello.cpp", "mpicxx -o hello hello.cpp"),
+            ("hello.f90", "mpifort -o hello hello.f90"),
+        ] {
+            let wanted = format!("; the name is that of a source file: compile it with {command}");
+            assert!(error(name).ends_with(&wanted), "{}", error(name));
+        }
+        assert!(error("hello.py").ends_with("PATH has no program of this name"));
+        assert!(advise(OsStr::new("")).is_none());
     }
 
     #[test]
