@@ -18,6 +18,7 @@ use crate::own_process::prepare_itself;
 use crate::placing::NodeProcessors;
 use crate::poll::{INPUT, Poller, SINKS};
 use crate::ranks::{Ranks, list_children};
+use crate::screen;
 use crate::show::describe_map;
 use crate::signals::Signals;
 use crate::singletons::SingletonWatch;
@@ -49,7 +50,7 @@ const LIMITED_SHARE: u64 = 8;
 pub fn run_job(spec: &JobSpec, words: &[OsString]) -> i32 {
     let started = Instant::now();
     for notice in &spec.notices {
-        tell!("mpiexec: {notice}");
+        screen::tell(notice);
     }
     for name in find_missing(std::env::vars_os, spec) {
         tell!(
@@ -68,7 +69,7 @@ pub fn run_job(spec: &JobSpec, words: &[OsString]) -> i32 {
     }
     if let JobNodes::Several(_) = spec.nodes {
         let (code, text) = hand_over(spec, words);
-        tell!("mpiexec: {text}");
+        screen::tell(&text);
         return code;
     }
     match start_job(spec) {
@@ -87,7 +88,7 @@ fn refuse(spec: &JobSpec, (code, text): Refusal) -> i32 {
             tell!("mpiexec: on {}: {text}", topology::host_name());
             end_job(code);
         }
-        _ => tell!("mpiexec: {text}"),
+        _ => screen::tell(&text),
     }
     code
 }

@@ -27,6 +27,7 @@ mod poll;
 mod program;
 mod ranks;
 mod report;
+mod screen;
 mod session_leader;
 mod show;
 mod signals;
@@ -56,7 +57,7 @@ fn main() {
         Ok(CommandRequest::Generate(folder)) => generate(&folder),
         Ok(CommandRequest::Run(spec)) => launch::run_job(&spec, &words),
         Err(e) => {
-            tell!("mpiexec: {e}");
+            screen::tell(&e.to_string());
             if words.first().is_some_and(|word| word == args::AGENT) {
                 agent::end_job(USAGE_CODE);
             }

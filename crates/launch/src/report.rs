@@ -1,6 +1,7 @@
 //! Failure reports: the first failed rank, and what all ranks were doing.
 
 use crate::ranks::{Failure, Ranks};
+use crate::screen::{find_columns, wrap};
 use fastpath_base::sync::Ordering;
 use fastpath_job::inspect;
 use fastpath_job::inspect::ProcessEnd;
@@ -72,7 +73,8 @@ pub fn describe_failure(
 /// Reports the cause if ranks wait for each other or for one rank, and what each rank is doing.
 pub fn describe_ranks(ranks: &Ranks, segment: &Segment) -> String {
     let text = inspect::report::describe_ranks(&ranks.members(), segment, find_place);
-    text.lines().map(|line| format!("mpiexec: {line}\n")).collect()
+    let columns = find_columns();
+    text.lines().map(|line| wrap(&format!("mpiexec: {line}"), columns)).collect()
 }
 
 /// Longest time that the launcher waits for `fastpath` to find the place of a process.

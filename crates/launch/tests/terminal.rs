@@ -39,9 +39,10 @@ impl Terminal {
     fn start(words: &[&str]) -> (Terminal, AtTerminal) {
         let (mut master, mut slave) = (0, 0);
         let null = std::ptr::null_mut();
+        let mut size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         // SAFETY: both numbers are writable; the descriptors are new, so these are their only owners.
         let (master, slave) = unsafe {
-            assert_eq!(libc::openpty(&mut master, &mut slave, null, null.cast(), null.cast()), 0);
+            assert_eq!(libc::openpty(&mut master, &mut slave, null, null.cast(), &mut size), 0);
             // If the job inherited the master end, the terminal would stay open when the test closes its own copy.
             libc::fcntl(master, libc::F_SETFD, libc::FD_CLOEXEC);
             (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave))
@@ -117,6 +118,26 @@ fn end_of_input__is_passed_on() {
     terminal.expect("[0] line");
     terminal.type_keys("\x04");
     assert_eq!(job.finish(), Some(0));
+}
+
+#[test]
+fn message__is_wrapped_at_the_width_of_the_terminal() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let value = "a ".repeat(100) + "end";
+    let (mut terminal, job) = Terminal::start(&["--map-by", &value, "true"]);
+    terminal.expect("end");
+    assert!(terminal.seen.lines().count() > 2, "{}", terminal.seen);
+    for line in terminal.seen.lines() {
+        assert!(line.starts_with("mpiexec: ") && line.trim_end().len() <= 80, "{line}");
+    }
+    assert_eq!(job.finish(), Some(2));
+    let words = ["-n", "2", "--timeout", "1", "PROBE", "attach", "init", "wait", "MPI_Recv"];
+    let (mut terminal, job) = Terminal::start(&words);
+    terminal.expect("8 bytes, for");
+    assert_eq!(job.finish(), Some(124));
+    let report = terminal.seen.lines().skip_while(|line| !line.contains("did not end within"));
+    let lines: Vec<&str> = report.collect();
+    assert!(lines.iter().all(|line| line.trim_end().len() <= 80), "{lines:?}");
 }
 
 #[test]
