@@ -23,29 +23,37 @@ pub fn find_program(app: &App, path: Option<&OsStr>) -> Result<PathBuf, ProgramE
     let name = app.argv.first().map_or(OsStr::new(""), OsString::as_os_str);
     let found = fastpath_job::program::find_program(name, app.wdir.as_deref(), path);
     found.map_err(|mut error| {
-        error.text.extend(advise(name));
+        error.text.extend(advise(name, app.wdir.as_deref()));
         error
     })
 }
 
 /// Returns the remedy for a name that is probably a mistake: a number of ranks without `-n`, or a source file.
-fn advise(name: &OsStr) -> Option<String> {
+fn advise(name: &OsStr, folder: Option<&Path>) -> Option<String> {
     let shown = name.to_string_lossy();
     if !shown.is_empty() && shown.bytes().all(|b| b.is_ascii_digit()) {
         return Some(format!("; for {shown} ranks, pass -n {shown} before the program"));
     }
     let path = Path::new(name);
-    let compiler = match path.extension()?.to_str()? {
-        "c" => "mpicc",
-        "cc" | "cpp" | "cxx" | "C" => "mpicxx",
-        "f" | "F" | "f90" | "F90" | "f03" | "F03" | "f08" | "F08" => "mpifort",
-        _ => return None,
-    };
+    if !folder.map_or_else(|| path.to_owned(), |folder| folder.join(path)).is_file() {
+        return None;
+    }
+    let compiler = name_compiler(path)?;
     let program = path.with_extension("");
     Some(format!(
         "; the name is that of a source file: compile it with {compiler} -o {} {shown}",
         program.display()
     ))
+}
+
+/// Returns the compiler wrapper of a source file's language.
+fn name_compiler(path: &Path) -> Option<&'static str> {
+    match path.extension()?.to_str()? {
+        "c" => Some("mpicc"),
+        "cc" | "cpp" | "cxx" | "C" => Some("mpicxx"),
+        "f" | "F" | "f90" | "F90" | "f03" | "F03" | "f08" | "F08" => Some("mpifort"),
+        _ => None,
+    }
 }
 
 /// Describes an exec that failed although the checks of this file passed.
@@ -116,16 +124,17 @@ mod tests {
             "{}",
             error("4")
         );
-        for (name, command) in [
-            ("./hello.c", "mpicc -o ./hello ./hello.c"),
-            ("hello.cpp", "mpicxx -o hello hello.cpp"),
-            ("hello.f90", "mpifort -o hello hello.f90"),
-        ] {
-            let wanted = format!("; the name is that of a source file: compile it with {command}");
-            assert!(error(name).ends_with(&wanted), "{}", error(name));
+        let wanted = "; the name is that of a source file: compile it with mpicc -o";
+        // The tests run in the folder of the crate.
+        let end = |name: &str, program: &str| format!("{wanted} {program} {name}");
+        assert!(error("./src/mpir.c").ends_with(&end("./src/mpir.c", "./src/mpir")));
+        assert!(error("src/mpir.c").ends_with(&end("src/mpir.c", "src/mpir")));
+        assert!(error("./none.c").ends_with("(os error 2)"), "{}", error("./none.c"));
+        for (name, compiler) in [("a.c", "mpicc"), ("a.cpp", "mpicxx"), ("a.f90", "mpifort")] {
+            assert_eq!(name_compiler(Path::new(name)), Some(compiler));
         }
         assert!(error("hello.py").ends_with("PATH has no program of this name"));
-        assert!(advise(OsStr::new("")).is_none());
+        assert!(advise(OsStr::new(""), None).is_none());
     }
 
     #[test]
