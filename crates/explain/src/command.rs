@@ -118,10 +118,10 @@ fn refuse_value(error: LinkError) -> UsageError {
 
 /// Explains a device. An error is a usage error if the device can be explained without the options.
 fn explain_device(subject: &DevicePath, link: &LinkOptions) -> Result<Explanation> {
-    advice::explain(subject, link).or_else(|error| {
+    advice::explain(subject, link).map_err(|error| {
         match advice::explain(subject, &LinkOptions::default()) {
-            Ok(_) => Err(refuse_value(error).into()),
-            Err(_) => Err(error.into()),
+            Ok(_) => refuse_value(error).into(),
+            Err(_) => error.into(),
         }
     })
 }
