@@ -39,10 +39,10 @@ impl Terminal {
     fn start(words: &[&str]) -> (Terminal, AtTerminal) {
         let (mut master, mut slave) = (0, 0);
         let null = std::ptr::null_mut();
-        let mut size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         // SAFETY: both numbers are writable; the descriptors are new, so these are their only owners.
         let (master, slave) = unsafe {
-            assert_eq!(libc::openpty(&mut master, &mut slave, null, null.cast(), &mut size), 0);
+            assert_eq!(libc::openpty(&mut master, &mut slave, null, null.cast(), &size), 0);
             // If the job inherited the master end, the terminal would stay open when the test closes its own copy.
             libc::fcntl(master, libc::F_SETFD, libc::FD_CLOEXEC);
             (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave))

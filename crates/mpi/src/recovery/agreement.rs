@@ -29,6 +29,9 @@ struct CommAgreements {
     history: AgreementHistory,
 }
 
+/// Number of communicators from which on the agreements of freed ones are dropped, the oldest first.
+const MOST_KEPT: usize = 64;
+
 static AGREEMENTS: ProcessPart<RefCell<Vec<CommAgreements>>> =
     ProcessPart::new(RefCell::new(Vec::new()));
 
@@ -82,6 +85,12 @@ fn with_agreements<T>(
         for &rank in comm.faults.failed().iter() {
             let member = members.iter().position(|&member| member == rank);
             member.into_iter().for_each(|member| history.report_failed(member, &mut out));
+        }
+        if all.len() >= MOST_KEPT
+            && let Some(oldest) =
+                all.iter().position(|known| failures::find_comm(p, known.context).is_none())
+        {
+            all.remove(oldest);
         }
         all.push(CommAgreements { context, members: members.clone(), history });
     }

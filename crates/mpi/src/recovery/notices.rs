@@ -12,7 +12,7 @@ use fastpath_protocol::Worker;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::worker::hooks::ReceivedNotice;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Maximum number of stored notices about communicators that this process does not have yet.
@@ -28,8 +28,9 @@ struct EarlyNotice {
 /// Notices about communicators that this process has not finished to create.
 static EARLY: ProcessPart<RefCell<Vec<EarlyNotice>>> = ProcessPart::new(RefCell::new(Vec::new()));
 
-/// Contexts of all communicators that this process has had.
-static KNOWN: ProcessPart<RefCell<BTreeSet<u64>>> = ProcessPart::new(RefCell::new(BTreeSet::new()));
+/// Contexts of the [`MOST_EARLY`] communicators that this process made last, in a job that tolerates failures.
+static KNOWN: ProcessPart<RefCell<VecDeque<Context>>> =
+    ProcessPart::new(RefCell::new(VecDeque::new()));
 
 /// Function of later folders, called after deaths.
 static AFTER_DEATHS: ProcessPart<Cell<fn(&Process)>> = ProcessPart::new(Cell::new(|_| {}));
@@ -76,7 +77,7 @@ pub(super) fn receive(worker: &mut Worker, notice: &ReceivedNotice) {
     match failures::find_comm(p, context) {
         Some(comm) => handle(p, worker, &comm, notice.sender, notice.kind, &notice.bytes),
         // Notices of a communicator that was freed are of no use.
-        None if KNOWN.of(p).borrow().contains(&context.to_wire()) => {}
+        None if KNOWN.of(p).borrow().contains(&context) => {}
         None => {
             let mut early = EARLY.of(p).borrow_mut();
             if early.len() < MOST_EARLY {
@@ -89,7 +90,11 @@ pub(super) fn receive(worker: &mut Worker, notice: &ReceivedNotice) {
 
 /// Handles the notices that have arrived before the communicator was created here.
 pub(super) fn deliver(p: &Process, worker: &mut Worker, comm: &Rc<Comm>) {
-    KNOWN.of(p).borrow_mut().insert(comm.context.to_wire());
+    if failures::is_on() {
+        let mut known = KNOWN.of(p).borrow_mut();
+        known.truncate(MOST_EARLY - 1);
+        known.push_front(comm.context);
+    }
     let early = EARLY.of(p).take();
     let (own, others): (Vec<_>, Vec<_>) =
         early.into_iter().partition(|notice| notice.context == comm.context);
