@@ -14,7 +14,13 @@ pub const SPIN_POLLS: u32 = 4096;
 pub(crate) enum PendingPost {
     Start(u32),
     Control(Header, [u8; wire::CONTROL_MAX], u8),
-    Notice(Header, Box<[u8]>),
+    Notice(Box<PendingNotice>),
+}
+
+/// Notice that waits for space at its peer.
+pub(crate) struct PendingNotice {
+    pub header: Header,
+    pub bytes: Vec<u8>,
 }
 
 /// Destination of the eager bytes of the message that a peer has announced last.

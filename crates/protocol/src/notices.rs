@@ -3,7 +3,7 @@
 //! the worker freely. Notices of a pair are delivered in order.
 #![allow(unsafe_code)]
 
-use crate::endpoint::PendingPost;
+use crate::endpoint::{PendingNotice, PendingPost};
 use crate::request::Fault;
 use crate::wire::{EAGER_LIMIT, NOTICE, SHORT_LIMIT};
 use crate::worker::Worker;
@@ -33,7 +33,8 @@ impl Worker {
         // A notice must not overtake an earlier one that waits for space.
         let is_waiting = self.endpoints[peer].blocked != 0;
         if is_waiting || self.post_notice(peer, header, bytes) == Post::NoResource {
-            self.enqueue(peer, PendingPost::Notice(header, bytes.into()));
+            let notice = PendingNotice { header, bytes: bytes.into() };
+            self.enqueue(peer, PendingPost::Notice(Box::new(notice)));
         } else {
             self.ring_for(peer, NOTICE);
         }

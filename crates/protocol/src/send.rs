@@ -263,8 +263,8 @@ impl Worker {
                     self.ring_for(peer, header.id);
                     post != Post::NoResource
                 }
-                PendingPost::Notice(header, bytes) => {
-                    let (header, bytes) = (*header, bytes.clone());
+                PendingPost::Notice(notice) => {
+                    let (header, bytes) = (notice.header, notice.bytes.clone());
                     let post = self.post_notice(peer, header, &bytes);
                     self.ring_for(peer, header.id);
                     post != Post::NoResource
