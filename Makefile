@@ -63,9 +63,14 @@ help:
 	@echo 'make lint                   check formatting, clippy, and the rules of this project (scripts/lint)'
 	@echo 'make format                 format the sources'
 
-# The library with fat LTO takes one processor for most of its build; the tools are built in parallel.
+# The library with fat LTO takes one processor for most of its build; the tools are built in parallel. Builds of one
+# profile share a folder, so one call of cargo makes both.
+LIBRARY_CRATES = -p fastpath-abi -p fastpath-abifort -p fastpath-profile
+TOOL_CRATES    = -p fastpath-launch -p fastpath-toolbox -p fastpath-abigen -p fastpath-queues
+ONE_PROFILE    = $(filter $(PROFILE),$(TOOLS))
+
 build:
-	@+$(MAKE) --no-print-directory -j2 build-library build-tools
+	@+$(MAKE) --no-print-directory -j2 $(if $(ONE_PROFILE),,build-library) build-tools
 	@mkdir -p '$(BUILD)'
 	@for file in $(foreach name,libmpi_abi libmpifort_abi libfastpath_profile,'$(call OUTPUT,$(PROFILE))/$(name).so') \
 	    $(foreach name,mpiexec fastpath fastpath-abigen libfastpath_dbg.so,'$(call OUTPUT,$(TOOLS))/$(name)'); do \
@@ -73,12 +78,11 @@ build:
 	done
 
 build-library:
-	$(if $(filter dev,$(PROFILE)),$(CLIPPY)) $(COMPILE) --profile $(PROFILE) -p fastpath-abi -p fastpath-abifort \
-	    -p fastpath-profile
+	$(COMPILE) --profile $(PROFILE) $(LIBRARY_CRATES)
 
 build-tools:
 	$(if $(filter dev,$(TOOLS)),$(CLIPPY) $(CARGO) build --workspace --all-targets, \
-	    $(COMPILE) --profile $(TOOLS) -p fastpath-launch -p fastpath-toolbox -p fastpath-abigen -p fastpath-queues)
+	    $(COMPILE) --profile $(TOOLS) $(if $(ONE_PROFILE),$(LIBRARY_CRATES)) $(TOOL_CRATES))
 
 install: build
 	DESTDIR='$(DESTDIR)' install/install.sh '$(BUILD)' '$(PREFIX)'
@@ -235,10 +239,11 @@ format:
 	$(CARGO) fmt --manifest-path crates/mpi-sys/Cargo.toml
 	rustfmt --edition 2024 crates/abi/src/entry/*.rs
 
-# A checked computation on 4 ranks, then the latency of a message with the hardware floor.
+# A checked computation on 4 ranks, then the latency of a message with the hardware floor. The profile `demo` is built
+# in half of the time of the shipped library and is as fast (docs/decisions/0100-a-profile-for-the-demo.md).
 demo:
-	@scripts/progress 'Build' $(MAKE) --no-print-directory prefix MODULES=no
-	@scripts/demo build/prefix
+	@scripts/progress 'Build' $(MAKE) --no-print-directory install PROFILE=demo PREFIX=build/demo MODULES=no
+	@scripts/demo build/demo
 
 # Described in docs/measuring.md. BENCH holds further arguments of `fastpath compare`, PEERS those of bench/peers.
 bench results: TOOLS = release

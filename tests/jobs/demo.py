@@ -37,7 +37,7 @@ def case_result_on_one_screen(session):
     if problem or missing:
         return problem or f"no {missing}", outcome.text()
     # The paths of a test are longer than those of `make demo`.
-    paths = {folder: "build/demo", session.prefix: "build/prefix"}
+    paths = {folder: "build/demo", session.prefix: "build/demo"}
     wide = [line for line in lines if len(re.sub("|".join(map(re.escape, paths)), lambda path: paths[path[0]], line)) > 80]
     right = not wide and len(lines) <= 40 and len(lines) - lines.index("Next:") == 4
     return None if right and os.path.exists(os.path.join(folder, "latency.html")) else (f"{len(lines)} lines, too wide: {wide}", outcome.text())
