@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-//! Width of the terminal at standard error, and wrapping of long messages. In a pipe or a file, each message stays on
-//! its line for `grep`.
+//! Width of the terminal at standard error, and wrapping of long messages. In a pipe or a file each message is one
+//! line, which `grep` finds.
 
 use fastpath_base::tell;
 use std::io::IsTerminal;

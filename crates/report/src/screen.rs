@@ -8,7 +8,7 @@ pub const COLUMNS: usize = 80;
 const COLUMNS_MIN: usize = 40;
 
 /// Width of the output in columns; `None` if it is neither a terminal nor set by `COLUMNS`. Text in a pipe is not
-/// wrapped, so that each statement stays on its line for `grep`.
+/// wrapped: `grep` then finds each statement in one line.
 pub fn find_columns() -> Option<usize> {
     let set = std::env::var("COLUMNS").ok().and_then(|text| parse_columns(&text));
     let measure = || Some(usize::from(console::Term::stdout().size_checked()?.1).max(COLUMNS_MIN));

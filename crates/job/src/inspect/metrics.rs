@@ -92,7 +92,7 @@ const SENT: [(&str, &str); 4] = [
     ("rendezvous", "network"),
 ];
 
-/// Index and metric of the counters behind those of messages.
+/// Counters that follow the counters of messages: index and metric.
 const COUNTED: [(usize, MetricKey); 7] = [
     (8, MetricKey::Requests),
     (9, MetricKey::Unexpected),

@@ -35,8 +35,8 @@ pub fn watch(own: OwnRank, aborter: &Aborter) {
     }
 }
 
-/// Returns the other ranks of the node that have joined, have not finished and are not known, each with a descriptor of
-/// its process. Marks a rank whose process has ended already as dead, and leaves it out.
+/// Returns the other ranks of the node that have joined, have not finished and are not known. Each rank has a
+/// descriptor of its process. A rank whose process has already ended is marked as dead instead of being returned.
 fn list_others(own: OwnRank, is_known: impl Fn(usize) -> bool) -> Vec<(usize, OwnedFd)> {
     let ranks = own.segment.node_ranks().filter(|&rank| rank != own.rank && !is_known(rank));
     let open = |rank: usize| {

@@ -66,7 +66,7 @@ impl Parser<'_> {
     }
 
     /// Reads options up to the first other word, which starts the program's command line. Returns the last option and
-    /// its value if the value is a word of its own.
+    /// its value if the value is a separate word (`-n 4`, not `-n=4`).
     fn read_options(
         &mut self, words: &[OsString],
     ) -> Result<Option<(String, OsString)>, UsageError> {

@@ -34,8 +34,8 @@ impl Table {
         self.rows.iter_mut().for_each(|row| keep(row, places));
     }
 
-    /// Removes the columns of each item of `order`, in turn, until the table fits into `columns`. Places are those of
-    /// the table that the items before have left.
+    /// Removes the columns of each item of `order`, in turn, until the table fits into `columns`. An item counts the
+    /// columns that the items before it have left.
     pub fn narrow(&mut self, columns: usize, order: &[&[usize]]) {
         for places in order {
             if self.width() <= columns {
