@@ -186,6 +186,7 @@ test-fortran-all: test-fortran
 
 test-budgets: prefix
 	build/prefix/bin/fastpath bench instructions --functions 0 --budget bench/budgets
+	bench/arrival build/prefix
 
 # Debian's kernel under emulation: Soft-RoCE, loss and delay on the wire, two virtual hosts.
 vm-test: prefix

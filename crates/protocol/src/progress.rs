@@ -11,7 +11,7 @@ use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Connection, Header};
 
 /// Maximum number of arrivals of one peer that one round handles, so that no peer starves another.
-const ROUND: u32 = 32;
+pub(crate) const ROUND: u32 = 32;
 
 impl Worker {
     /// Makes one round of progress. Returns whether anything happened.

@@ -4,6 +4,7 @@
 
 use crate::endpoint::Endpoint;
 use crate::matching::ANY_PEER;
+use crate::progress::ROUND;
 use crate::request::{Request, RequestState};
 use crate::tag::key_source;
 use crate::wire;
@@ -29,6 +30,16 @@ impl Worker {
                 None => return false,
                 Some(done) if done == request => return true,
                 Some(_) => {}
+            }
+        }
+    }
+
+    /// Takes the arrivals of `peer` by the fast path, as many as one round of progress.
+    #[inline(never)]
+    pub fn drain_round(&mut self, peer: u32) {
+        for _ in 0..ROUND {
+            if self.drain_next(peer).is_none() {
+                break;
             }
         }
     }

@@ -158,6 +158,13 @@ pub(super) trait RecvCall: Copy {
     /// Receives on the ordinary path, with all checks. Returns the code of the result.
     unsafe fn run(self, args: Args) -> c_int;
 
+    /// Receives like [`RecvCall::run`]. A blocking receive first polls its source in the caller's frame.
+    #[inline(always)] // `bench/arrival` counts MPI_Recv
+    unsafe fn poll(self, args: Args) -> c_int {
+        // SAFETY: ARGUMENTS.
+        unsafe { self.run(args) }
+    }
+
     /// Tries all parts of the immediate path in turn. Returns false if all decline.
     #[inline]
     unsafe fn recv_shortly<const WAY: u8>(self, args: Args) -> bool {
@@ -207,6 +214,17 @@ impl RecvCall for *mut Status {
             }
         };
         finish(result, "MPI_Recv", args.comm)
+    }
+
+    #[inline(always)] // `bench/arrival` counts MPI_Recv
+    unsafe fn poll(self, args: Args) -> c_int {
+        // SAFETY: ARGUMENTS.
+        unsafe {
+            if traced::recv("MPI_Recv", args, self) {
+                return MPI_SUCCESS;
+            }
+            finish(slow::poll_recv::<false>("MPI_Recv", args, self), "MPI_Recv", args.comm)
+        }
     }
 }
 

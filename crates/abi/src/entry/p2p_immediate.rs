@@ -276,11 +276,23 @@ unsafe fn recv_queued<C: RecvCall>(
     let (source, tag) = (envelope.source(), envelope.tag());
     // SAFETY: ARGUMENTS.
     unsafe {
-        if call.try_recv_queued::<OPEN>(args(buf, count, datatype, source, tag, comm)) {
-            return MPI_SUCCESS;
+        match call.try_recv_queued::<OPEN>(args(buf, count, datatype, source, tag, comm)) {
+            true => MPI_SUCCESS,
+            false => recv_polled(buf, count, datatype, envelope, call, comm),
         }
-        recv_slow(buf, count, datatype, source, tag, comm, call)
     }
+}
+
+/// Receives a message that has not arrived, or needs the ordinary path. Reached by a jump, as [`recv_post`], so that
+/// between the poll that finds the message and the program there is one frame.
+#[cold]
+#[inline(never)]
+unsafe fn recv_polled<C: RecvCall>(
+    buf: *mut c_void, count: i64, datatype: usize, envelope: Envelope, call: C, comm: usize,
+) -> c_int {
+    let (source, tag) = (envelope.source(), envelope.tag());
+    // SAFETY: ARGUMENTS.
+    unsafe { call.poll(args(buf, count, datatype, source, tag, comm)) }
 }
 
 #[cold]

@@ -9,7 +9,7 @@ use fastpath_mpi::common::consts::*;
 use fastpath_mpi::common::lock;
 use fastpath_mpi::common::status::Status;
 use fastpath_mpi::objects::hot::{self, INSIDE, OPEN};
-use fastpath_mpi::p2p::request::{self, try_arrival, try_collect};
+use fastpath_mpi::p2p::request::{self, spin_arrival, try_arrival, try_collect, try_collect_run};
 use fastpath_mpi::process::errhandler::{Scope, raise};
 use fastpath_mpi::{Error, Process, Result, process};
 
@@ -35,7 +35,7 @@ pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
         // `collect_done` needs no lock at any thread level: it collects sends that completed at once. `try_collect`
         // collects other requests that have completed meanwhile.
         let done = !request.is_null() && request::collect_done::<false>(request, status);
-        if done || try_collect::<false, OPEN>(request, status) {
+        if done || try_collect::<OPEN>(request, status) {
             return MPI_SUCCESS;
         }
         wait_posted(request, status)
@@ -49,23 +49,26 @@ pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
 unsafe fn wait_posted(request: *mut usize, status: *mut Status) -> c_int {
     // SAFETY: ARGUMENTS.
     unsafe {
-        if try_arrival::<OPEN>(request, status) {
+        if try_arrival::<OPEN>(request, status)
+            || spin_arrival::<false, OPEN>(request, status, false)
+        {
             return MPI_SUCCESS;
         }
         wait_slow(request, status)
     }
 }
 
-/// Tries the immediate path inside the lock, at `MPI_THREAD_MULTIPLE`.
+/// Tries the immediate path inside the lock, at `MPI_THREAD_MULTIPLE`. With `WAITS`, also waits briefly for a message.
 #[cold]
 #[inline(never)]
-unsafe fn wait_inside(request: *mut usize, status: *mut Status) -> bool {
+unsafe fn collect_inside<const WAITS: bool>(request: *mut usize, status: *mut Status) -> bool {
     // SAFETY: ARGUMENTS.
     unsafe {
         !request.is_null()
             && lock::with_lock(|| {
-                try_collect::<false, INSIDE>(request, status)
+                try_collect::<INSIDE>(request, status)
                     || try_arrival::<INSIDE>(request, status)
+                    || (WAITS && spin_arrival::<false, INSIDE>(request, status, false))
             })
     }
 }
@@ -75,7 +78,7 @@ unsafe fn wait_inside(request: *mut usize, status: *mut Status) -> bool {
 #[inline(never)]
 unsafe fn wait_slow(request: *mut usize, status: *mut Status) -> c_int {
     // SAFETY: ARGUMENTS.
-    if unsafe { wait_inside(request, status) } {
+    if unsafe { collect_inside::<true>(request, status) } {
         return MPI_SUCCESS;
     }
     // SAFETY: ARGUMENTS.
@@ -91,13 +94,13 @@ unsafe fn wait_slow(request: *mut usize, status: *mut Status) -> c_int {
 pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
-        if !flag.is_null() && try_collect::<false, OPEN>(request, status) {
+        if !flag.is_null() && try_collect::<OPEN>(request, status) {
             *flag = 1;
             return Ok(());
         }
         let hidden = hot::is_hidden() && !flag.is_null() && !request.is_null();
         let done = || request::collect_done::<false>(request, status);
-        if hidden && (done() || wait_inside(request, status)) {
+        if hidden && (done() || collect_inside::<false>(request, status)) {
             *flag = 1;
             return Ok(());
         }
@@ -116,23 +119,36 @@ pub unsafe fn waitall(count: c_int, requests: *mut usize, statuses: *mut Status)
             present(requests, "the requests").and_then(|_| checked(count))?;
         }
         let count = count.max(0) as usize;
-        let mut index = 0;
+        let mut index = try_collect_run::<OPEN>(0, count, requests, statuses);
         while index < count {
-            let status = request::status_at(statuses, index);
-            match try_collect::<true, OPEN>(requests.add(index), status) {
-                true => index += 1,
-                false => {
-                    let failed;
-                    (index, failed) = waitall_slow(index, count, requests, statuses)?;
-                    first = first.or(failed);
-                }
+            if spin_entry::<OPEN>(index, count, requests, statuses) {
+                index += 1;
+            } else {
+                let failed;
+                (index, failed) = waitall_slow(index, count, requests, statuses)?;
+                first = first.or(failed);
             }
+            index = try_collect_run::<OPEN>(index, count, requests, statuses);
         }
         if count == 0 {
             process::enter("MPI_Waitall", false)?;
         }
     }
     request::join_errors(first, !statuses.is_null())
+}
+
+/// Waits briefly for the receive at `index`, and takes the messages for further entries that have arrived from the same
+/// source. Returns whether the receive is complete.
+#[cold]
+#[inline(never)]
+unsafe fn spin_entry<const WAY: u8>(
+    index: usize, count: usize, requests: *mut usize, statuses: *mut Status,
+) -> bool {
+    // SAFETY: ARGUMENTS; `index` is below `count`.
+    unsafe {
+        let status = request::status_at(statuses, index);
+        spin_arrival::<true, WAY>(requests.add(index), status, index + 1 < count)
+    }
 }
 
 /// Completes requests from `index` on, without the lock, as long as they are sends that completed when they were
@@ -171,12 +187,19 @@ unsafe fn waitall_slow(
     while index < end {
         // SAFETY: ARGUMENTS; this thread holds the lock.
         unsafe {
-            let (request, status) = (requests.add(index), request::status_at(statuses, index));
-            let collected = lock::is_enabled() && try_collect::<true, INSIDE>(request, status);
-            if !collected {
-                let failed = request::wait_into(&p, "MPI_Waitall", request, status)?;
-                first = first.or(failed);
+            if lock::is_enabled() {
+                index = try_collect_run::<INSIDE>(index, end, requests, statuses);
+                if index == end {
+                    break;
+                }
+                if spin_entry::<INSIDE>(index, end, requests, statuses) {
+                    index += 1;
+                    continue;
+                }
             }
+            let (request, status) = (requests.add(index), request::status_at(statuses, index));
+            let failed = request::wait_into(&p, "MPI_Waitall", request, status)?;
+            first = first.or(failed);
         }
         index += 1;
     }

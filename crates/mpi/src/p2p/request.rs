@@ -30,7 +30,7 @@ pub use crate::p2p::DONE_HANDLE;
 pub(crate) use comms::{complete_communication, release_unused};
 pub use double::{isendrecv, isendrecv_replace};
 pub use ended::{cancel, free};
-pub use immediate::{collect_done, try_arrival, try_collect};
+pub use immediate::{collect_done, spin_arrival, try_arrival, try_collect, try_collect_run};
 pub use operation::{completed_request, make_operation, notify};
 use operation::{free_operation, keep_polled, operation_has_result, poll_operation};
 pub(crate) use operation::{list_pending, moved_by};

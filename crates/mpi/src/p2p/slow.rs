@@ -290,11 +290,23 @@ pub fn explain_gone(comm: usize, peer: i32, tag: i32, bytes: u64) -> Error {
 ///
 /// # Safety
 /// See USER'S BUFFER.
-#[inline(never)]
 pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Result {
     // SAFETY: USER'S BUFFER.
+    unsafe { recv_slow(name, args, status, None) }
+}
+
+/// Executes any blocking receive. First polls the named source in the caller's frame. `EXCHANGE`: whether the receive
+/// belongs to an `MPI_Sendrecv`. The compiler inlines the polling loop only if each copy of it has one caller.
+///
+/// # Safety
+/// See USER'S BUFFER.
+#[inline(always)] // `bench/arrival` counts MPI_Recv; each frame adds eight instructions
+pub unsafe fn poll_recv<const EXCHANGE: bool>(
+    name: &'static str, args: Args, status: *mut Status,
+) -> Result {
+    // SAFETY: USER'S BUFFER.
     unsafe {
-        match spin_quiet(&args, status) {
+        match spin_quiet::<EXCHANGE>(&args, status) {
             Some(SpinOutcome::Done) => Ok(()),
             spun => recv_slow(name, args, status, spun),
         }
@@ -305,7 +317,9 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
 /// instructions follow the arrival of a short message. The loop repeats that of [`spin_recv`]: one loop for both made
 /// messages of 1 KiB slower (`docs/performance.md`).
 #[inline(always)] // `fastpath bench latency`: 8 B
-unsafe fn spin_quiet(args: &Args, status: *mut Status) -> Option<SpinOutcome> {
+unsafe fn spin_quiet<const EXCHANGE: bool>(
+    args: &Args, status: *mut Status,
+) -> Option<SpinOutcome> {
     // SAFETY: USER'S BUFFER and TABLES: the endpoint and the worker are from the tables.
     unsafe {
         let (endpoint, key, room) = find_source::<{ hot::OPEN }>(args)?;
@@ -402,6 +416,24 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> SpinOutc
         {
             return SpinOutcome::Nothing;
         }
+        match poll_source::<WAY>(worker, endpoint, peer, u32::MAX) {
+            true => recv_arrival::<WAY>(args, endpoint, want, room, status),
+            false => SpinOutcome::Nothing,
+        }
+    }
+}
+
+/// Polls a named peer for a while, at most `most` times. Returns whether something has arrived; a false result may also
+/// mean that other work needs this process.
+///
+/// # Safety
+/// The endpoint is that of `peer`, the worker that of the hot tables, and no reference to them is held.
+#[inline(always)] // `fastpath bench latency`: 8 B
+pub(crate) unsafe fn poll_source<const WAY: u8>(
+    worker: *mut Worker, endpoint: *mut Endpoint, peer: u32, most: u32,
+) -> bool {
+    // SAFETY: worker and endpoint are valid, by this function's contract. No reference to them outlives a statement.
+    unsafe {
         let (mut cold, mut attends) = (false, false);
         let has_arrival = |count| {
             if (*endpoint).has_arrival() {
@@ -423,15 +455,12 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> SpinOutc
             ((WAY != hot::OPEN && lock::get().is_wanted()) || (*worker).must_look_around(peer))
                 && !(*endpoint).has_arrival()
         };
-        let polls = (*worker).wait.spin_polls((*endpoint).spin_polls());
-        let spun = match spin(polls, has_arrival, is_needed) {
-            Some(()) => recv_arrival::<WAY>(args, endpoint, want, room, status),
-            None => SpinOutcome::Nothing,
-        };
+        let polls = (*worker).wait.spin_polls((*endpoint).spin_polls()).min(most);
+        let has_arrived = spin(polls, has_arrival, is_needed).is_some();
         if attends {
             (*worker).resume();
         }
-        spun
+        has_arrived
     }
 }
 

@@ -48,7 +48,7 @@ unsafe fn send_and_recv(
 unsafe fn recv_after(name: &'static str, sent: Result, into: Args, status: *mut Status) -> Result {
     sent?;
     // SAFETY: USER'S BUFFER.
-    unsafe { recv(name, into, status) }
+    unsafe { poll_recv::<true>(name, into, status) }
 }
 
 #[cold]
