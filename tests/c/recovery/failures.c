@@ -358,7 +358,7 @@ static void respawned(const char *program)
         int next = round + 1, now;
         CHECK(MPI_Bcast(&next, 1, MPI_INT, 0, whole) == MPI_SUCCESS);
         MPI_Comm_size(whole, &now);
-        CHECK(now == size);
+        SAME(now, size);
     }
     CHECK(MPI_Barrier(whole) == MPI_SUCCESS);
     MPI_Comm_free(&whole);
