@@ -3,6 +3,7 @@
 use super::callers::Caller;
 use super::connect::ConnectAction;
 use super::core::{CALLER, Core, LISTENER};
+use super::domain::HelloSender;
 use super::greeting::{CONFIRM, HELLO, WELCOME, draw_nonce};
 use super::socket::{IoOutcome, Socket};
 use fastpath_base::{clock, tell};
@@ -83,6 +84,7 @@ impl Core {
             since_ns: clock::now_ns(),
             peer: None,
             pass: None,
+            future_rank: None,
             hello: [0; HELLO],
             welcome: None,
             confirm: [0; CONFIRM],
@@ -98,11 +100,12 @@ impl Core {
             return false;
         };
         let known = caller.peer;
-        let (word, full) = match (caller.peer, caller.welcome) {
-            (None, _) => (&mut caller.hello[..], HELLO),
-            (Some(_), Some(_)) => (&mut caller.confirm[..], CONFIRM),
+        let has_hello = known.is_some() || caller.future_rank.is_some();
+        let (word, full) = match (has_hello, caller.welcome) {
+            (false, _) => (&mut caller.hello[..], HELLO),
+            (true, Some(_)) => (&mut caller.confirm[..], CONFIRM),
             // The caller sends nothing before it gets the answer, so this read only detects the end of the connection.
-            (Some(_), None) => (&mut caller.confirm[..1], 1),
+            (true, None) => (&mut caller.confirm[..1], 1),
         };
         match caller.socket.read(&mut word[caller.got..]) {
             IoOutcome::Bytes(bytes) => caller.got += bytes,
@@ -117,9 +120,9 @@ impl Core {
         }
         caller.got = 0;
         match (known, caller.welcome) {
-            (None, _) => self.greet_caller(id),
+            (None, _) if !has_hello => self.greet_caller(id),
             (Some(peer), Some(_)) => self.check_caller(id, peer),
-            (Some(_), None) => self.lose_caller(id, known),
+            _ => self.lose_caller(id, known),
         }
         true
     }
@@ -128,15 +131,30 @@ impl Core {
         let Some(caller) = self.callers.all.get_mut(&id) else {
             return;
         };
-        let Some((pass, peer)) = self.domain.find_caller(&caller.hello) else {
-            return self.lose_caller(id, None);
+        let (pass, peer) = match self.domain.find_caller(&caller.hello) {
+            HelloSender::Rank(pass, peer) => (pass, peer),
+            // The dialing rank would regard a closed connection as the end of this process.
+            HelloSender::FutureRank(rank) => return caller.future_rank = Some(rank),
+            HelloSender::Stranger => return self.lose_caller(id, None),
         };
-        (caller.peer, caller.pass) = (Some(peer), Some(pass));
+        (caller.peer, caller.pass, caller.future_rank) = (Some(peer), Some(pass), None);
         self.callers.strangers -= 1;
         let mut actions = Vec::new();
         let now_ns = clock::now_ns();
         self.peer(peer).connect.called(id, now_ns, &mut actions);
         self.apply(peer, actions);
+    }
+
+    /// Greets the callers that this host's launcher has added since their hello. Returns whether there are any.
+    pub fn greet_added_ranks(&mut self) -> bool {
+        if !self.callers.has_future_rank() {
+            return false;
+        }
+        let is_added =
+            |caller: &Caller| caller.future_rank.is_some_and(|rank| self.domain.is_present(rank));
+        let added: Vec<u64> = self.callers.find(is_added).collect();
+        added.iter().for_each(|&id| self.greet_caller(id));
+        !added.is_empty()
     }
 
     fn check_caller(&mut self, id: u64, peer: u32) {

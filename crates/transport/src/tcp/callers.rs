@@ -11,6 +11,8 @@ pub(super) struct Caller {
     pub since_ns: u64,
     pub peer: Option<u32>,
     pub pass: Option<Pass>,
+    /// The rank of this job that has sent the hello, if this host's launcher has not added that rank yet.
+    pub future_rank: Option<u32>,
     pub hello: [u8; HELLO],
     pub welcome: Option<[u8; WELCOME]>,
     pub confirm: [u8; CONFIRM],
@@ -35,6 +37,11 @@ impl Callers {
 
     pub fn has_strangers(&self) -> bool {
         self.strangers != 0
+    }
+
+    /// Whether a caller is a rank that this host's launcher has not added yet.
+    pub fn has_future_rank(&self) -> bool {
+        self.strangers != 0 && self.all.values().any(|caller| caller.future_rank.is_some())
     }
 
     pub fn dismiss(&mut self, id: u64) {

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
+/// Longest sleep while the launcher of this host has not added a peer, or a peer has not published its addresses.
 const CARD_NAP: Duration = Duration::from_millis(5);
 const STRANGER_NAP: Duration = Duration::from_secs(1);
 const SILENCE_NAP: Duration = Duration::from_secs(2);
@@ -206,7 +207,7 @@ impl Core {
     fn tick(&mut self, now_ns: u64) -> bool {
         self.counters.strangers += self.callers.expire(now_ns, self.domain.settings.stranger_ns);
         self.resume_accepting(now_ns);
-        let mut moved = false;
+        let mut moved = self.greet_added_ranks();
         for peer in self.unsettled.clone() {
             self.dial_wanted(peer, now_ns);
             let known = self.peer(peer);
@@ -243,6 +244,9 @@ impl Core {
         let mut at_most = |limit: Duration| nap = Some(nap.map_or(limit, |nap| nap.min(limit)));
         if self.callers.has_strangers() {
             at_most(STRANGER_NAP);
+        }
+        if self.callers.has_future_rank() {
+            at_most(CARD_NAP);
         }
         if let Some(until_ns) = self.callers.paused_ns {
             at_most(Duration::from_nanos(until_ns.saturating_sub(clock::now_ns())));

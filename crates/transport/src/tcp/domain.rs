@@ -37,6 +37,16 @@ impl Default for Settings {
 
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
+/// Sender of a hello.
+pub(super) enum HelloSender {
+    /// A rank by number, and the secret of the pair.
+    Rank(Pass, u32),
+    /// A spawned rank of this job that this host's launcher has not added yet. Other hosts may start it earlier.
+    FutureRank(u32),
+    /// A process that is no rank, or a rank that has dialed the wrong process.
+    Stranger,
+}
+
 /// Job of the connections.
 pub struct Domain {
     pub(super) job: &'static Job,
@@ -87,14 +97,30 @@ impl Domain {
         Some(Pass { job_id, secret })
     }
 
-    /// Secret and rank of a hello's sender; `None` for a stranger.
-    pub(super) fn find_caller(&self, hello: &[u8; HELLO]) -> Option<(Pass, u32)> {
-        let (me, size) = (self.me, self.job.present() as u32);
-        let is_for_me = |said: &VerifiedGreeting| said.to == me;
+    /// Finds the sender of a hello.
+    pub(super) fn find_caller(&self, hello: &[u8; HELLO]) -> HelloSender {
+        let me = self.me;
         if let Some(said) = self.pass.read_hello(hello) {
-            let known = is_for_me(&said) && said.from < size && said.from != me;
-            return known.then(|| (self.pass.clone(), said.from));
+            return match said.from {
+                from if said.to != me || from == me => HelloSender::Stranger,
+                from if self.is_present(from) => HelloSender::Rank(self.pass.clone(), from),
+                from if (from as usize) < self.job.segment().capacity() => {
+                    HelloSender::FutureRank(from)
+                }
+                _ => HelloSender::Stranger,
+            };
         }
+        let of_other_job = self.find_foreign_caller(hello);
+        of_other_job.map_or(HelloSender::Stranger, |(pass, peer)| HelloSender::Rank(pass, peer))
+    }
+
+    /// Whether the launcher of this host has added a rank of this job.
+    pub(super) fn is_present(&self, rank: u32) -> bool {
+        (rank as usize) < self.job.present()
+    }
+
+    fn find_foreign_caller(&self, hello: &[u8; HELLO]) -> Option<(Pass, u32)> {
+        let is_for_me = |said: &VerifiedGreeting| said.to == self.me;
         let all = self.job.foreign_secrets().into_iter();
         let mut passes = all.map(|(job_id, secret)| Pass { job_id, secret });
         passes.find_map(|pass| {

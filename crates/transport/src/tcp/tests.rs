@@ -1,6 +1,7 @@
 #![allow(unsafe_code, non_snake_case)]
 
 mod asking;
+mod future_ranks;
 mod many;
 
 use super::greeting::{HELLO, Pass, WELCOME, draw_nonce};
