@@ -12,5 +12,6 @@
 pub mod agreement;
 pub mod failed_set;
 pub mod history;
+mod member_set;
 pub mod message;
 mod tree;

@@ -20,9 +20,10 @@
 //! A member that returned and then failed is another matter: see [`Guarantee`].
 
 use super::failed_set::FailedSet;
+use super::member_set::MemberSet;
 use super::message::{AgreementMessage, Contribution, Decision, Tally};
 use super::tree::MemberTree;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 #[cfg(test)]
 mod tests;
@@ -88,23 +89,24 @@ struct Round {
     /// Tallies received, by sender.
     tallies: BTreeMap<usize, Tally>,
     /// Living children without a tally.
-    untallied: BTreeSet<usize>,
+    untallied: MemberSet,
     /// Decision of a former root, received from below.
     known: Option<Decision>,
     /// Whether another member needs the decision, so that a member that has returned takes part.
     is_needed: bool,
     /// Receivers of requests.
-    requested: BTreeSet<usize>,
+    requested: MemberSet,
     /// Receiver of the last UP, and whether it was [`AgreementMessage::Known`].
     reported: Option<(usize, bool)>,
-    /// Members that regard this member as their parent. It may not know yet that those between have failed.
-    attached: BTreeSet<usize>,
-    /// Members to which the decision of this root was sent.
-    informed: BTreeSet<usize>,
-    /// Senders of confirmations.
-    confirmed: BTreeSet<usize>,
-    /// Living children without a confirmation.
-    unconfirmed: BTreeSet<usize>,
+    /// Other members than the children in the tree without failures that regard this member as their parent. It may not
+    /// know yet that the members between have failed.
+    attached: MemberSet,
+    /// Members to which the decision of this root was sent. Only for [`Guarantee::Uniform`].
+    informed: MemberSet,
+    /// Senders of confirmations. Only for [`Guarantee::Uniform`].
+    confirmed: MemberSet,
+    /// Living children without a confirmation. Only for [`Guarantee::Uniform`].
+    unconfirmed: MemberSet,
     /// Receiver of the last confirmation.
     confirmation: Option<usize>,
 }
@@ -181,7 +183,7 @@ impl Agreement {
     }
 
     fn update_children(&mut self) {
-        let Agreement { tree, round, .. } = self;
+        let Agreement { tree, round, guarantee, .. } = self;
         round.untallied.clear();
         tree.visit(|member| {
             let is_covered = round.tallies.contains_key(&member);
@@ -190,9 +192,12 @@ impl Agreement {
             }
             is_covered
         });
+        if *guarantee != Guarantee::Uniform {
+            return;
+        }
         round.unconfirmed.clear();
         tree.visit(|member| {
-            let is_covered = round.confirmed.contains(&member);
+            let is_covered = round.confirmed.contains(member);
             if !is_covered && !tree.failed().contains(member) {
                 round.unconfirmed.insert(member);
             }
@@ -223,18 +228,18 @@ impl Agreement {
         if root != self.tree.root() {
             return; // The sender will learn that this root has failed, and send another message.
         }
-        if !matches!(message, AgreementMessage::Request { .. }) {
+        if !matches!(message, AgreementMessage::Request { .. }) && !self.tree.is_own_child(from) {
             self.round.attached.insert(from);
         }
         match message {
             AgreementMessage::Confirm { .. } => {
-                self.round.unconfirmed.remove(&from);
+                self.round.unconfirmed.remove(from);
                 self.round.confirmed.insert(from);
             }
             _ if self.is_settled() => out.push((from, self.down())),
             AgreementMessage::Up { tally, .. } => {
                 self.round.is_needed = true;
-                self.round.untallied.remove(&from);
+                self.round.untallied.remove(from);
                 self.round.tallies.insert(from, tally);
             }
             AgreementMessage::Known { decision, .. } => {
@@ -275,10 +280,19 @@ impl Agreement {
 
     /// Sends the decision to all children.
     fn inform_children(&mut self, out: &mut AgreementOutput) {
-        let mut children: BTreeSet<_> = self.tree.children().into_iter().collect();
-        children.extend(self.round.attached.iter().filter(|m| !self.tree.failed().contains(**m)));
-        out.extend(children.iter().map(|child| (*child, self.down())));
-        self.round.informed.extend(children);
+        let is_living = |member: &usize| !self.tree.failed().contains(*member);
+        let mut children = MemberSet::default();
+        self.tree.visit(|member| {
+            if is_living(&member) {
+                children.insert(member);
+            }
+            false
+        });
+        children.extend(self.round.attached.iter().filter(is_living));
+        out.extend(children.iter().map(|child| (child, self.down())));
+        if self.guarantee == Guarantee::Uniform {
+            self.round.informed.extend(children.iter());
+        }
     }
 
     /// Returns the message with the decision, which this member has.
@@ -316,10 +330,13 @@ impl Agreement {
             self.settle(root, decision, false, out);
         } else if self.has_contributed {
             // A former root may have decided. Members that have returned send no UP unless it is requested.
-            for &child in self.round.untallied.difference(&self.round.requested) {
-                out.push((child, AgreementMessage::Request { root }));
+            let Round { untallied, requested, .. } = &mut self.round;
+            for child in untallied.iter() {
+                if !requested.contains(child) {
+                    out.push((child, AgreementMessage::Request { root }));
+                }
             }
-            self.round.requested.extend(&self.round.untallied);
+            requested.extend(untallied.iter());
         }
     }
 
@@ -376,8 +393,8 @@ impl Agreement {
     /// Reports that each living member of the subtree has the decision, once this is known.
     fn confirm(&mut self, out: &mut AgreementOutput) {
         // A new child, whose parent has failed, sends nothing of its own accord if it has returned.
-        let new: Vec<_> =
-            self.round.unconfirmed.difference(&self.round.informed).copied().collect();
+        let is_new = |member: &usize| !self.round.informed.contains(*member);
+        let new: Vec<_> = self.round.unconfirmed.iter().filter(is_new).collect();
         out.extend(new.iter().map(|child| (*child, self.down())));
         self.round.informed.extend(new);
         if !self.round.unconfirmed.is_empty() {

@@ -132,10 +132,10 @@ impl FailedSet {
     /// Appends the encoded set: the number of words that are not 0, then the index and the word of each.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let words = self.words().enumerate().filter(|(_, word)| *word != 0);
-        out.extend((words.clone().count() as u32).to_le_bytes());
+        out.extend_from_slice(&(words.clone().count() as u32).to_le_bytes());
         for (index, word) in words {
-            out.extend((index as u32).to_le_bytes());
-            out.extend(word.to_le_bytes());
+            out.extend_from_slice(&(index as u32).to_le_bytes());
+            out.extend_from_slice(&word.to_le_bytes());
         }
     }
 

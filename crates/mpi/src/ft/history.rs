@@ -1,9 +1,9 @@
 //! The agreements of one communicator, and when a decision may be dropped.
 
-use super::agreement::{Agreement, AgreementEvent, Guarantee};
+use super::agreement::{Agreement, AgreementEvent, AgreementOutput, Guarantee};
 use super::failed_set::FailedSet;
 use super::message::{AgreementMessage, Contribution, Decision};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::VecDeque;
 
 /// Number of agreements by which a member may be ahead of another. Messages of later ones are ignored.
 const MOST_AHEAD: u64 = 1 << 16;
@@ -33,13 +33,16 @@ pub struct AgreementHistory {
     me: usize,
     guarantee: Guarantee,
     failed: FailedSet,
-    agreements: BTreeMap<u64, Agreement>,
-    /// Agreements that this member has started and not returned from.
-    outstanding: BTreeSet<u64>,
+    /// The agreements that are kept, with their numbers, in ascending order.
+    agreements: VecDeque<(u64, Agreement)>,
+    /// Agreements that this member has started and not returned from, in ascending order.
+    outstanding: VecDeque<u64>,
     /// Number of the next agreement that this member starts.
     next: u64,
     /// All agreements below this number have been dropped.
     dropped_below: u64,
+    /// Empty memory for messages.
+    messages: AgreementOutput,
 }
 
 impl AgreementHistory {
@@ -50,10 +53,11 @@ impl AgreementHistory {
             me,
             guarantee,
             failed: FailedSet::new(),
-            agreements: BTreeMap::new(),
-            outstanding: BTreeSet::new(),
+            agreements: VecDeque::new(),
+            outstanding: VecDeque::new(),
             next: 0,
             dropped_below: 0,
+            messages: Vec::new(),
         }
     }
 
@@ -65,7 +69,7 @@ impl AgreementHistory {
         let returned_below = self.returned_below();
         let sequence = self.next;
         self.next += 1;
-        self.outstanding.insert(sequence);
+        self.outstanding.push_back(sequence);
         let failed = self.failed.clone();
         let contribution = Contribution { flag, offer, failed, acknowledged, returned_below };
         self.handle(sequence, AgreementEvent::Start(contribution), out);
@@ -85,7 +89,7 @@ impl AgreementHistory {
     /// Handles the failure of a member.
     pub fn report_failed(&mut self, member: usize, out: &mut Vec<AgreementEnvelope>) {
         if member < self.members && member != self.me && self.failed.insert(member) {
-            let kept: Vec<_> = self.agreements.keys().copied().collect();
+            let kept: Vec<_> = self.agreements.iter().map(|(sequence, _)| *sequence).collect();
             for sequence in kept {
                 self.handle(sequence, AgreementEvent::Failed(member), out);
             }
@@ -95,21 +99,24 @@ impl AgreementHistory {
     /// Returns from agreement `sequence`, if it has a decision and this member has not returned from it. Drops the
     /// agreements that no living member needs.
     pub fn take_decision(&mut self, sequence: u64) -> Option<Decision> {
-        let decision = self.agreements.get(&sequence)?.decision()?.clone();
-        if !self.outstanding.remove(&sequence) {
-            return None;
-        }
+        let at = self.find(sequence).ok()?;
+        let decision = self.agreements[at].1.decision()?;
+        let started = self.outstanding.iter().position(|&started| started == sequence)?;
+        let decision = decision.clone();
+        self.outstanding.remove(started);
         // This member has contributed too, so it has returned from the agreements that are dropped. A decision from
         // outside that claims more is limited to them.
         let end = decision.returned_below.min(self.returned_below()).min(sequence);
         self.dropped_below = self.dropped_below.max(end);
-        self.agreements = self.agreements.split_off(&self.dropped_below);
+        while self.agreements.front().is_some_and(|(first, _)| *first < self.dropped_below) {
+            self.agreements.pop_front();
+        }
         Some(decision)
     }
 
     /// The number below which this member has returned from each agreement.
     pub fn returned_below(&self) -> u64 {
-        self.outstanding.first().copied().unwrap_or(self.next)
+        self.outstanding.front().copied().unwrap_or(self.next)
     }
 
     /// The number below which all agreements have been dropped.
@@ -122,17 +129,20 @@ impl AgreementHistory {
         self.agreements.len()
     }
 
+    /// Returns the place of agreement `sequence`, or the place where it belongs if it is not kept.
+    fn find(&self, sequence: u64) -> Result<usize, usize> {
+        self.agreements.binary_search_by_key(&sequence, |(known, _)| *known)
+    }
+
     fn handle(&mut self, sequence: u64, event: AgreementEvent, out: &mut Vec<AgreementEnvelope>) {
-        let agreement = self
-            .agreements
-            .entry(sequence)
-            .or_insert_with(|| Agreement::new(self.members, self.me, self.guarantee, &self.failed));
-        let mut messages = Vec::new();
-        agreement.handle(event, &mut messages);
-        out.extend(messages.into_iter().map(|(to, message)| AgreementEnvelope {
-            sequence,
-            to,
-            message,
-        }));
+        let at = self.find(sequence).unwrap_or_else(|at| {
+            let new = Agreement::new(self.members, self.me, self.guarantee, &self.failed);
+            self.agreements.insert(at, (sequence, new));
+            at
+        });
+        let messages = &mut self.messages;
+        self.agreements[at].1.handle(event, messages);
+        let envelope = |(to, message)| AgreementEnvelope { sequence, to, message };
+        out.extend(messages.drain(..).map(envelope));
     }
 }

@@ -133,19 +133,19 @@ impl AgreementMessage {
             AgreementMessage::Down { stable: true, .. } => DOWN_STABLE,
             AgreementMessage::Confirm { .. } => CONFIRM,
         });
-        out.extend((self.root() as u32).to_le_bytes());
+        out.extend_from_slice(&(self.root() as u32).to_le_bytes());
         match self {
             AgreementMessage::Up { tally, .. } => {
-                out.extend(tally.flag.to_le_bytes());
-                out.extend(tally.returned_below.to_le_bytes());
+                out.extend_from_slice(&tally.flag.to_le_bytes());
+                out.extend_from_slice(&tally.returned_below.to_le_bytes());
                 tally.failed.encode(out);
                 tally.missing.encode(out);
                 tally.acknowledged.encode(out);
             }
             AgreementMessage::Known { decision, .. } | AgreementMessage::Down { decision, .. } => {
-                out.extend(decision.flag.to_le_bytes());
-                out.extend(decision.offer.to_le_bytes());
-                out.extend(decision.returned_below.to_le_bytes());
+                out.extend_from_slice(&decision.flag.to_le_bytes());
+                out.extend_from_slice(&decision.offer.to_le_bytes());
+                out.extend_from_slice(&decision.returned_below.to_le_bytes());
                 out.push(decision.unacknowledged.into());
                 decision.failed.encode(out);
             }

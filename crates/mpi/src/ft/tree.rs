@@ -66,26 +66,32 @@ impl MemberTree {
     /// Visits the living children of this member and the failed members above them. If `visit` returns true for a
     /// failed member, the subtree of that member is left out.
     pub(super) fn visit(&self, mut visit: impl FnMut(usize) -> bool) {
-        let mut pending = Vec::new();
-        let push_children = |pending: &mut Vec<usize>, member: usize| {
-            pending
-                .extend([2 * member + 2, 2 * member + 1].into_iter().filter(|m| *m < self.members));
-        };
-        if self.is_root() {
-            pending.push(0);
-        } else {
-            push_children(&mut pending, self.me);
-        }
-        while let Some(member) = pending.pop() {
-            if member == self.me || self.failed.contains(member) && !visit(member) {
-                push_children(&mut pending, member);
-            } else if !self.failed.contains(member) {
-                visit(member);
-            }
+        match self.is_root() {
+            true => self.visit_member(0, &mut visit),
+            false => self.visit_children(self.me, &mut visit),
         }
     }
 
+    fn visit_children(&self, member: usize, visit: &mut impl FnMut(usize) -> bool) {
+        for child in 2 * member + 1..self.members.min(2 * member + 3) {
+            self.visit_member(child, visit);
+        }
+    }
+
+    /// Visits `member`, or its children if it is this member. Continues below a failed member.
+    fn visit_member(&self, member: usize, visit: &mut impl FnMut(usize) -> bool) {
+        if member == self.me || !visit(member) && self.failed.contains(member) {
+            self.visit_children(member, visit);
+        }
+    }
+
+    /// Returns whether this member is the parent of `member` as long as both live.
+    pub(super) fn is_own_child(&self, member: usize) -> bool {
+        member > 0 && (member - 1) / 2 == self.me
+    }
+
     /// Returns the living children.
+    #[cfg(test)]
     pub(super) fn children(&self) -> Vec<usize> {
         let mut children = Vec::new();
         self.visit(|member| {

@@ -98,7 +98,7 @@ pub(crate) fn note_failures(p: &Process, worker: &mut Worker) {
 
 /// Records the deaths of world ranks, some of which may be known already.
 pub(crate) fn note_deaths(p: &Process, worker: &mut Worker, ranks: &[u32]) {
-    if !is_on() {
+    if !is_on() || ranks.is_empty() {
         return;
     }
     let known = list_dead(p);

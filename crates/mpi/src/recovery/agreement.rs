@@ -25,12 +25,15 @@ pub(super) const AGREEMENT: u32 = 2;
 struct CommAgreements {
     context: Context,
     /// World ranks of the members, in the order that all members use.
-    members: Vec<u32>,
+    members: Rc<[u32]>,
     history: AgreementHistory,
 }
 
 /// Number of communicators from which on the agreements of freed ones are dropped, the oldest first.
 const MOST_KEPT: usize = 64;
+
+/// Memory for an encoded message that lists few failed members, in bytes.
+const USUAL_MESSAGE: usize = 128;
 
 static AGREEMENTS: ProcessPart<RefCell<Vec<CommAgreements>>> =
     ProcessPart::new(RefCell::new(Vec::new()));
@@ -59,6 +62,14 @@ pub(super) fn list_members(p: &Process, comm: &Comm) -> Vec<u32> {
     }
 }
 
+/// Returns whether `members` are those that [`list_members`] returns.
+fn has_members(p: &Process, comm: &Comm, members: &[u32]) -> bool {
+    match comm.remote_group {
+        None => comm.group.world_ranks() == members,
+        Some(_) => list_members(p, comm) == members,
+    }
+}
+
 /// Returns whether the local group comes first in the order of an intercommunicator's members.
 pub(super) fn is_first_group(p: &Process, comm: &Comm) -> bool {
     let Some(remote) = &comm.remote_group else { return true };
@@ -73,13 +84,19 @@ pub(super) fn is_first_group(p: &Process, comm: &Comm) -> bool {
 fn with_agreements<T>(
     p: &Process, comm: &Comm,
     use_it: impl FnOnce(&mut CommAgreements, &mut Vec<AgreementEnvelope>) -> T,
-) -> (T, Vec<AgreementEnvelope>, Vec<u32>) {
+) -> (T, Vec<AgreementEnvelope>, Rc<[u32]>) {
     let mut all = AGREEMENTS.of(p).borrow_mut();
-    let members = list_members(p, comm);
     let (mut out, context) = (Vec::new(), comm.context);
+    let mut found = all.iter().position(|known| known.context == context);
     // A context is used again after very many others; its former members are no longer of interest.
-    all.retain(|known| known.context != context || known.members == members);
-    if all.iter().all(|known| known.context != context) {
+    if let Some(at) = found
+        && !has_members(p, comm, &all[at].members)
+    {
+        all.remove(at);
+        found = None;
+    }
+    let at = found.unwrap_or_else(|| {
+        let members = list_members(p, comm);
         let me = members.iter().position(|&rank| rank == comm.my_world_rank()).unwrap_or(0);
         let mut history = AgreementHistory::new(members.len(), me, Guarantee::Survivors);
         for &rank in comm.faults.failed().iter() {
@@ -92,19 +109,21 @@ fn with_agreements<T>(
         {
             all.remove(oldest);
         }
-        all.push(CommAgreements { context, members: members.clone(), history });
-    }
-    let at = all.iter().position(|known| known.context == context).unwrap_or(0);
+        all.push(CommAgreements { context, members: members.into(), history });
+        all.len() - 1
+    });
     let result = use_it(&mut all[at], &mut out);
-    (result, out, members)
+    (result, out, all[at].members.clone())
 }
 
 /// Sends the messages of an agreement. Errors: `MPI_ERR_INTERN` if a message is longer than a notice.
 fn send(
     worker: &mut Worker, context: Context, members: &[u32], envelopes: Vec<AgreementEnvelope>,
 ) -> Result {
+    let mut bytes = Vec::with_capacity(if envelopes.is_empty() { 0 } else { USUAL_MESSAGE });
     for AgreementEnvelope { sequence, to, message } in envelopes {
-        let mut bytes = sequence.to_le_bytes().to_vec();
+        bytes.clear();
+        bytes.extend_from_slice(&sequence.to_le_bytes());
         message.encode(&mut bytes);
         if bytes.len() > NOTICE_MAX {
             let text = "too many ranks have died: their list does not fit a message";
@@ -234,8 +253,7 @@ pub(super) fn receive_known(
             let sequence = u64::from_le_bytes(*sequence);
             agreements.history.receive(sequence, from, message, &mut out);
         }
-        let members = if out.is_empty() { Vec::new() } else { agreements.members.clone() };
-        (out, members)
+        (out, agreements.members.clone())
     };
     // A list of the dead that fits no message is an error of the call that waits for the agreement.
     _ = send(worker, context, &members, out);
