@@ -39,6 +39,16 @@ case_calls_four = _make_calls({}, 4)
 def case_driver_fails(session):
     """A failure of the driver is an error of the call; a failure that only costs time is none."""
     for fails, text in {
+        "cuEventCreate:1:2": "cuEventCreate failed",
+        "cuEventRecord:2:2": "cuEventRecord failed",
+        "cuEventSynchronize:3:700": "cuEventSynchronize failed",
+        "cuMemcpyAsync:4:2": "cuMemcpyAsync failed with error 2 (CUDA_ERROR_OUT_OF_MEMORY)",
+        "cuMemHostRegister_v2:3:801": "served",
+    }.items():
+        wrong = _run(session, 1, ["gpu_errors", "5000000", text], {"FAKE_CUDA_FAIL": fails})
+        if wrong:
+            return wrong
+    for fails, text in {
         "cuMemcpyAsync:1:2": "cuMemcpyAsync failed with error 2 (CUDA_ERROR_OUT_OF_MEMORY)",
         "cuStreamSynchronize:1:700": "device memory of CUDA device 1",
         "cuStreamCreate:1:2": "cuStreamCreate",
@@ -46,7 +56,7 @@ def case_driver_fails(session):
         "cuMemHostRegister_v2:1:801": "served",
         "cuMemcpy2DAsync_v2:1:1": "served",
     }.items():
-        wrong = _run(session, 1, ["gpu_errors", text], {"FAKE_CUDA_FAIL": fails})
+        wrong = _run(session, 1, ["gpu_errors", "10000", text], {"FAKE_CUDA_FAIL": fails})
         if wrong:
             return wrong
     return None
@@ -59,7 +69,7 @@ def case_other_vendor(session):
         with open(source, "w", encoding="utf-8") as file:
             file.write("int unused;\n")
         complaint = program.build(library, [session.mpicc, "-shared", "-fPIC", "-o", library, source], [source])
-        wrong = complaint and (complaint, "") or _run(session, 1, ["gpu_errors", vendor, library], {})
+        wrong = complaint and (complaint, "") or _run(session, 1, ["gpu_errors", "10000", vendor, library], {})
         if wrong:
             return wrong
     return None

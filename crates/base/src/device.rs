@@ -10,11 +10,13 @@ mod block;
 mod copy;
 mod cuda;
 mod loaded;
+mod pipeline;
 mod readable;
 
 pub use block::HostBlock;
 pub use copy::{Move, copy_in, copy_out};
 pub use loaded::{Setting, may_appear, start};
+pub use pipeline::{CopyPipeline, PIPELINE_MIN};
 
 use loaded::Drivers;
 use std::fmt;

@@ -16,6 +16,7 @@
 mod bounds;
 mod copy;
 mod list;
+mod streamed;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -25,6 +26,7 @@ pub use list::Block;
 use list::{BlockList, ListBuilder};
 use std::fmt;
 use std::sync::Arc;
+pub use streamed::ByteStream;
 
 /// Reason why a layout cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub struct Layout {
     contiguous: bool,
     bounds: Bounds,
     list: Arc<BlockList>,
+    /// Functions that move the bytes, if the processor cannot touch them. The list is then empty.
+    stream: Option<Arc<dyn ByteStream>>,
 }
 
 /// A part of a structure: `count` consecutive elements of `layout`, the first at byte `displacement`.
@@ -145,7 +149,7 @@ impl Layout {
         let dense_at_zero = list.dense_piece().is_some_and(|b| b.offset == 0);
         let contiguous =
             lb == 0 && i64::try_from(size) == Ok(extent) && (size == 0 || dense_at_zero);
-        Ok(Layout { size, lb, extent, contiguous, bounds, list })
+        Ok(Layout { size, lb, extent, contiguous, bounds, list, stream: None })
     }
 
     /// Data bytes of one element.

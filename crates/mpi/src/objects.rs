@@ -9,6 +9,7 @@ pub mod fortran;
 pub mod group;
 pub mod hot;
 pub mod info;
+pub mod message_copy;
 pub mod op;
 pub mod operation;
 pub(crate) mod shared_buffers;

@@ -1,7 +1,7 @@
 /* A CUDA driver for tests. The processor cannot touch its device memory: an address of a device is a mapping without
  * access rights, so a touch is SIGSEGV. Copies of the fake use a second mapping of the same pages.
  *
- * Copies are queued, and done when their stream is synchronized. A caller that does not wait gets old data, and one that
+ * Copies are queued, and done when their stream or an event behind them is synchronized. A caller that does not wait gets old data, and one that
  * reuses a source too early sends new data.
  *
  * FAKE_CUDA_FAIL=CALL:N:ERROR,... lets the call fail from its Nth time on with the error. Old interfaces abort.
@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ALLOCATIONS = 1024, DEVICES = 2, DEPTH = 16, STREAMS = 64, QUEUE = 1 << 16, NAMES = 64 };
+enum { ALLOCATIONS = 1024, DEVICES = 2, DEPTH = 16, STREAMS = 64, EVENTS = 4096, QUEUE = 1 << 16, NAMES = 64 };
 
 enum { ATTRIBUTE_CONTEXT = 1, ATTRIBUTE_TYPE, ATTRIBUTE_DEVICE_POINTER, ATTRIBUTE_ID = 7, ATTRIBUTE_MANAGED,
        ATTRIBUTE_ORDINAL, ATTRIBUTE_POOL = 17 };
@@ -36,14 +36,15 @@ struct copy {
     size_t to_pitch, from_pitch, width, height;
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, stream_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct allocation allocations[ALLOCATIONS];
 static int allocated;
 static uint64_t next_id = 1;
 static struct { char *at; size_t bytes; } registered[ALLOCATIONS];
 static int registrations;
-static struct { struct copy *queue; int queued; CUcontext context; } streams[STREAMS];
-static int stream_count;
+static struct { struct copy *queue; int queued; long all; CUcontext context; } streams[STREAMS];
+static int stream_count, most_queued;
+static struct { CUstream stream; long position; CUcontext context; bool exists; } events[EVENTS];
 static bool is_initialized, active[DEVICES];
 static int retained;
 static _Thread_local CUcontext stack[DEPTH];
@@ -111,6 +112,22 @@ long fake_calls(const char *name)
         if (!strcmp(counted[n].name, name))
             return counted[n].calls;
     return 0;
+}
+
+size_t fake_registered_bytes(void)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < registrations; i++)
+        bytes += registered[i].bytes;
+    return bytes;
+}
+
+/* Most copies that waited in one stream since the last restart. */
+int fake_most_queued(int restart)
+{
+    int most = most_queued;
+    most_queued = restart ? 0 : most;
+    return most;
 }
 
 int fake_primary_contexts(void)
@@ -315,6 +332,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
     if (!depth || stream_count == STREAMS)
         return CUDA_ERROR_INVALID_CONTEXT;
     streams[stream_count].context = stack[depth - 1];
+    streams[stream_count].all = 0;
     streams[stream_count].queue = malloc(QUEUE * sizeof(struct copy));
     *stream = ++stream_count;
     return CUDA_SUCCESS;
@@ -332,16 +350,81 @@ static CUresult run(const struct copy *one)
     return CUDA_SUCCESS;
 }
 
+/* Does the copies of a stream up to a position, which counts the copies since the stream was made. */
+static CUresult run_until(CUstream stream, long position)
+{
+    pthread_mutex_lock(&stream_mutex);
+    CUresult result = CUDA_SUCCESS;
+    int ran = 0, queued = streams[stream - 1].queued;
+    while (ran < queued && streams[stream - 1].all - queued + ran < position) {
+        CUresult one = run(&streams[stream - 1].queue[ran++]);
+        result = result ? result : one;
+    }
+    streams[stream - 1].queued -= ran;
+    memmove(streams[stream - 1].queue, streams[stream - 1].queue + ran, (queued - ran) * sizeof(struct copy));
+    pthread_mutex_unlock(&stream_mutex);
+    return result;
+}
+
 CUresult cuStreamSynchronize(CUstream stream)
 {
     ENTER;
     if (!stream || stream > (CUstream)stream_count)
         return CUDA_ERROR_INVALID_HANDLE;
-    CUresult result = CUDA_SUCCESS;
-    for (int i = 0; i < streams[stream - 1].queued && !result; i++)
-        result = run(&streams[stream - 1].queue[i]);
-    streams[stream - 1].queued = 0;
+    return run_until(stream, streams[stream - 1].all);
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned flags)
+{
+    (void)flags;
+    ENTER;
+    if (!depth)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&mutex);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    for (int i = 0; i < EVENTS && result; i++)
+        if (!events[i].exists) {
+            events[i].exists = true;
+            events[i].stream = 0;
+            events[i].context = stack[depth - 1];
+            *event = i + 1;
+            result = CUDA_SUCCESS;
+        }
+    pthread_mutex_unlock(&mutex);
     return result;
+}
+
+static bool is_event(CUevent event)
+{
+    return event && event <= EVENTS && events[event - 1].exists;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+    ENTER;
+    if (!is_event(event) || !stream || stream > (CUstream)stream_count
+        || streams[stream - 1].context != events[event - 1].context)
+        return CUDA_ERROR_INVALID_HANDLE;
+    events[event - 1].stream = stream;
+    events[event - 1].position = streams[stream - 1].all;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventSynchronize(CUevent event)
+{
+    ENTER;
+    if (!is_event(event))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return events[event - 1].stream ? run_until(events[event - 1].stream, events[event - 1].position) : CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent event)
+{
+    ENTER;
+    if (!is_event(event))
+        return CUDA_ERROR_INVALID_HANDLE;
+    events[event - 1].exists = false;
+    return CUDA_SUCCESS;
 }
 
 static CUresult queue(CUstream stream, struct copy one)
@@ -352,7 +435,12 @@ static CUresult queue(CUstream stream, struct copy one)
         return CUDA_ERROR_INVALID_HANDLE;
     if (streams[stream - 1].queued == QUEUE)
         cuStreamSynchronize(stream);
+    pthread_mutex_lock(&stream_mutex);
     streams[stream - 1].queue[streams[stream - 1].queued++] = one;
+    streams[stream - 1].all++;
+    if (streams[stream - 1].queued > most_queued)
+        most_queued = streams[stream - 1].queued;
+    pthread_mutex_unlock(&stream_mutex);
     return CUDA_SUCCESS;
 }
 
@@ -423,4 +511,5 @@ OLD(cuMemcpy2DAsync)
 OLD(cuMemHostRegister)
 OLD(cuCtxPushCurrent)
 OLD(cuCtxPopCurrent)
+OLD(cuEventDestroy)
 OLD(cuDevicePrimaryCtxRelease)

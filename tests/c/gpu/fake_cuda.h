@@ -7,6 +7,7 @@ typedef int CUdevice;
 typedef uintptr_t CUdeviceptr;
 typedef uintptr_t CUcontext;
 typedef uintptr_t CUstream;
+typedef uintptr_t CUevent;
 
 enum {
     CUDA_SUCCESS = 0,
@@ -51,4 +52,6 @@ enum { FAKE_DEVICE, FAKE_MANAGED, FAKE_POOL, FAKE_MAPPED };
     F(CUresult, fake_alloc, (CUdeviceptr * at, size_t bytes, int kind, int device))                    \
     F(void *, fake_shadow, (CUdeviceptr at))                                                           \
     F(long, fake_calls, (const char *name))                                                            \
+    F(size_t, fake_registered_bytes, (void))                                                           \
+    F(int, fake_most_queued, (int restart))                                                            \
     F(int, fake_primary_contexts, (void))

@@ -296,8 +296,8 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    int counts[] = {1, 3, 1000, 40000};
-    for (int i = 0; i < 4; i++) {
+    int counts[] = {1, 3, 1000, 40000, 60000};
+    for (int i = 0; i < 5; i++) {
         collectives(counts[i]);
         one_sided(counts[i]);
         files(argv[1], counts[i]);

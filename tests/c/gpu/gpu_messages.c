@@ -10,7 +10,7 @@
 
 enum { TAG = 5, LONGEST = (1 << 20) + 1 };
 
-static const int sizes[] = {0, 1, 8, 48, 49, 1023, 4096, 8191, 8192, 8193, 65536, 65537, 262144, LONGEST};
+static const int sizes[] = {0, 1, 8, 48, 49, 1023, 4096, 8191, 8192, 8193, 65536, 65537, 262144, (1 << 20) - 1, 1 << 20, LONGEST};
 
 static char pattern(int seed, int index)
 {
@@ -247,6 +247,49 @@ static void edges(void)
     cuMemFree_v2((CUdeviceptr)next);
 }
 
+/* A message longer than all its pieces in host memory, with each kind of buffer at both sides. The host memory is
+ * limited, the driver copies ahead, and no stream is waited for. */
+static void pieces(void)
+{
+    enum { BYTES = (21 << 20) + 77, MIB = 1 << 20 };
+    char *host = malloc(BYTES), *memory = device_memory(BYTES, FAKE_DEVICE, rank % 2, 1);
+    MPI_Status status;
+    int count;
+    size_t registered = fake_registered_bytes();
+    long waits = fake_calls("cuStreamSynchronize");
+    for (int way = 0; way < 4; way++) {
+        char *mine = (way >> rank) % 2 ? host : memory, *seen = mine == host ? host : at(memory);
+        fake_most_queued(1);
+        if (rank == 0) {
+            paint(seen, way, BYTES);
+            OK(MPI_Send(mine, BYTES, MPI_CHAR, 1, TAG, MPI_COMM_WORLD));
+        } else {
+            memset(seen, 0, BYTES);
+            OK(MPI_Recv(mine, BYTES, MPI_CHAR, 0, TAG, MPI_COMM_WORLD, &status));
+            MPI_Get_count(&status, MPI_CHAR, &count);
+            SAME(count, BYTES);
+            expect(seen, way, BYTES, __LINE__);
+        }
+        if (!getenv("FASTPATH_CHECK")) {
+            SAME(fake_calls("cuStreamSynchronize"), waits);
+            CHECK(fake_registered_bytes() <= registered + 4 * MIB);
+            CHECK(mine == host || rank == 1 || fake_most_queued(0) >= 2);
+        }
+    }
+    /* A message that ends inside a piece leaves the rest of the buffer as it is. */
+    memset(at(memory), 9, BYTES);
+    if (rank == 0)
+        OK(MPI_Send(host, 3 * MIB + 5, MPI_CHAR, 1, TAG, MPI_COMM_WORLD));
+    else {
+        OK(MPI_Recv(memory, BYTES, MPI_CHAR, 0, TAG, MPI_COMM_WORLD, &status));
+        CHECK(!memcmp(at(memory), host, 3 * MIB + 5) || !"the message is wrong");
+        SAME(at(memory)[3 * MIB + 5], 9);
+        SAME(at(memory)[BYTES - 1], 9);
+    }
+    free(host);
+    cuMemFree_v2((CUdeviceptr)memory);
+}
+
 /* Pinned memory is host memory: no copy by the driver. */
 static void pinned(void)
 {
@@ -277,16 +320,20 @@ int main(int argc, char **argv)
         load_driver(rank % 2);
     }
     CHECK(MPIX_Query_cuda_support() == 1);
+    pieces();
     for (int kind = FAKE_DEVICE; kind <= FAKE_MAPPED; kind++)
         contiguous(kind, kind, kind % 2);
     contiguous(-1, FAKE_DEVICE, 0);
     nonblocking(8);
     nonblocking(5000);
     nonblocking(300000);
+    nonblocking(1500000);
     persistent(16);
     persistent(100000);
+    persistent(6000001);
     others(8);
     others(100000);
+    others(5000001);
     derived(1, 10);
     derived(7, 1);
     derived(300, 40);

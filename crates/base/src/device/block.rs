@@ -1,7 +1,7 @@
 //! Host memory for copies of device memory.
 #![allow(unsafe_code)]
 
-use super::cuda::Driver;
+use super::cuda::{Direction, Driver};
 use super::{DeviceError, DeviceMemory};
 use std::ptr::{self, NonNull};
 use std::sync::Mutex;
@@ -67,7 +67,7 @@ impl HostBlock {
             && let Some(driver) = Driver::loaded()
         {
             let register = |_| Ok(driver.register(start.addr().get(), wanted));
-            pages.pinned = driver.with_stream(memory, register).unwrap_or(false);
+            pages.pinned = driver.with_stream(memory, Direction::In, register).unwrap_or(false);
         }
         Ok(HostBlock(Some(pages)))
     }

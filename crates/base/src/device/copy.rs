@@ -1,7 +1,7 @@
 //! Copies between device memory and host memory.
 #![allow(unsafe_code)]
 
-use super::cuda::{Driver, Rows};
+use super::cuda::{Direction, Driver, Rows};
 use super::{DeviceError, DeviceMemory};
 
 /// Pieces of equal length in device memory, and their places in host memory. Offsets and strides are in bytes.
@@ -49,31 +49,19 @@ unsafe fn copy<const IN: bool>(
     memory: &DeviceMemory, moves: impl Fn(&mut dyn FnMut(Move)),
 ) -> Result<(), DeviceError> {
     let Some(driver) = Driver::loaded() else { return Ok(()) };
-    // SAFETY: this function's contract.
-    let attempt = || unsafe {
-        driver.with_stream(memory, |stream| {
-            let mut result = Ok(());
-            moves(&mut |one| {
-                if result.is_ok() {
-                    result = begin::<IN>(driver, &one, stream);
-                }
-            });
-            // A copy that has begun must end before its buffers are used for something else.
-            let ended = driver.synchronize(stream);
-            result.and(ended)
-        })
-    };
-    const INVALID_CONTEXT: i32 = 201;
-    const DESTROYED: i32 = 709;
-    const INVALID_HANDLE: i32 = 400;
-    match attempt() {
-        // The program has destroyed the context of a stream, and made another one with its address.
-        Err(DeviceError::Failed(_, INVALID_CONTEXT | DESTROYED | INVALID_HANDLE)) => {
-            driver.forget_streams();
-            attempt()
-        }
-        result => result,
-    }
+    let direction = if IN { Direction::In } else { Direction::Out };
+    driver.with_live_stream(memory, direction, |stream| {
+        let mut result = Ok(());
+        moves(&mut |one| {
+            if result.is_ok() {
+                // SAFETY: this function's contract.
+                result = unsafe { begin::<IN>(driver, &one, stream) };
+            }
+        });
+        // A copy that has begun must end before its buffers are used for something else.
+        let ended = driver.synchronize(stream);
+        result.and(ended)
+    })
 }
 
 /// Begins the copies of some pieces: by rows if both strides allow that, otherwise piece by piece. Safety: see

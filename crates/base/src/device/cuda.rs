@@ -17,6 +17,8 @@ const INVALID_VALUE: Code = 1;
 const NOT_INITIALIZED: Code = 3;
 const DEINITIALIZED: Code = 4;
 const INVALID_CONTEXT: Code = 201;
+const INVALID_HANDLE: Code = 400;
+const DESTROYED: Code = 709;
 
 /// Attributes of a pointer (`CUpointer_attribute`).
 const CONTEXT: c_int = 1;
@@ -33,6 +35,8 @@ const DEVICE_TYPE: c_uint = 2;
 const STREAM_DEFAULT: c_uint = 0;
 /// `CU_MEMHOSTREGISTER_PORTABLE`: the memory is pinned for all contexts.
 const REGISTER_PORTABLE: c_uint = 1;
+/// `CU_EVENT_DISABLE_TIMING`: an event without a time stamp.
+const EVENT_DISABLE_TIMING: c_uint = 2;
 
 /// Largest number of allocations whose properties are kept.
 const KEPT_MAX: usize = 1024;
@@ -66,6 +70,15 @@ impl Rows {
     }
 }
 
+/// Direction of copies. Each has a stream of its own, so that copies in both directions overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Direction {
+    /// From device memory to host memory.
+    In,
+    /// From host memory to device memory.
+    Out,
+}
+
 /// Functions of the driver that the process has loaded.
 pub(super) struct Driver {
     pointer_attributes:
@@ -83,8 +96,12 @@ pub(super) struct Driver {
     register: unsafe extern "C" fn(usize, usize, c_uint) -> Code,
     unregister: unsafe extern "C" fn(usize) -> Code,
     error_name: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
-    /// Stream of the library in each context.
-    streams: Mutex<HashMap<usize, usize>>,
+    create_event: unsafe extern "C" fn(*mut usize, c_uint) -> Code,
+    record_event: unsafe extern "C" fn(usize, usize) -> Code,
+    wait_event: unsafe extern "C" fn(usize) -> Code,
+    destroy_event: unsafe extern "C" fn(usize) -> Code,
+    /// Streams of the library in each context.
+    streams: Mutex<HashMap<(usize, Direction), usize>>,
     /// Properties of allocations by number.
     allocations: Mutex<HashMap<u64, DeviceMemory>>,
 }
@@ -150,6 +167,10 @@ impl Driver {
                 register: look_up(library, c"cuMemHostRegister_v2")?,
                 unregister: look_up(library, c"cuMemHostUnregister")?,
                 error_name: look_up(library, c"cuGetErrorName")?,
+                create_event: look_up(library, c"cuEventCreate")?,
+                record_event: look_up(library, c"cuEventRecord")?,
+                wait_event: look_up(library, c"cuEventSynchronize")?,
+                destroy_event: look_up(library, c"cuEventDestroy_v2")?,
                 streams: Mutex::default(),
                 allocations: Mutex::default(),
             }
@@ -216,9 +237,25 @@ impl Driver {
         }
     }
 
+    /// Runs `run` like [`Driver::with_stream`]. Runs it once more if a stream's context no longer exists: the program
+    /// may have destroyed the context, and made another one with its address.
+    pub fn with_live_stream<R>(
+        &self, memory: &DeviceMemory, direction: Direction,
+        run: impl Fn(usize) -> Result<R, DeviceError>,
+    ) -> Result<R, DeviceError> {
+        match self.with_stream(memory, direction, &run) {
+            Err(DeviceError::Failed(_, INVALID_CONTEXT | DESTROYED | INVALID_HANDLE)) => {
+                self.forget_streams();
+                self.with_stream(memory, direction, &run)
+            }
+            result => result,
+        }
+    }
+
     /// Runs `run` with a context of the memory's device, and passes it the library's stream of that context.
     pub fn with_stream<R>(
-        &self, memory: &DeviceMemory, run: impl FnOnce(usize) -> Result<R, DeviceError>,
+        &self, memory: &DeviceMemory, direction: Direction,
+        run: impl FnOnce(usize) -> Result<R, DeviceError>,
     ) -> Result<R, DeviceError> {
         let mut current = 0;
         // SAFETY: the driver stores the context, or null.
@@ -230,7 +267,7 @@ impl Driver {
         // SAFETY: the context belongs to a live allocation, or is retained here.
         let result = unsafe {
             check("cuCtxPushCurrent", (self.push_context)(wanted)).and_then(|()| {
-                let result = self.stream(wanted).and_then(run);
+                let result = self.stream(wanted, direction).and_then(run);
                 (self.pop_context)(&mut current);
                 result
             })
@@ -264,23 +301,23 @@ impl Driver {
         }
     }
 
-    /// Returns the library's stream of the current context, which is `context`.
-    fn stream(&self, context: usize) -> Result<usize, DeviceError> {
+    /// Returns the library's stream of the current context, which is `context`, for a direction.
+    fn stream(&self, context: usize, direction: Direction) -> Result<usize, DeviceError> {
         let Ok(mut streams) = self.streams.lock() else {
             return Ok(0);
         };
-        if let Some(&stream) = streams.get(&context) {
+        if let Some(&stream) = streams.get(&(context, direction)) {
             return Ok(stream);
         }
         let mut stream = 0;
         // SAFETY: the driver stores the stream.
         check("cuStreamCreate", unsafe { (self.create_stream)(&mut stream, STREAM_DEFAULT) })?;
-        streams.insert(context, stream);
+        streams.insert((context, direction), stream);
         Ok(stream)
     }
 
     /// Forgets the streams of all contexts, because a context has been destroyed.
-    pub fn forget_streams(&self) {
+    fn forget_streams(&self) {
         if let Ok(mut streams) = self.streams.lock() {
             streams.clear();
         }
@@ -310,6 +347,32 @@ impl Driver {
     pub fn synchronize(&self, stream: usize) -> Result<(), DeviceError> {
         // SAFETY: the stream belongs to the current context.
         check("cuStreamSynchronize", unsafe { (self.synchronize)(stream) })
+    }
+
+    /// Makes an event of the current context.
+    pub fn create_event(&self) -> Result<usize, DeviceError> {
+        let mut event = 0;
+        // SAFETY: the driver stores the event.
+        let code = unsafe { (self.create_event)(&mut event, EVENT_DISABLE_TIMING) };
+        check("cuEventCreate", code).map(|()| event)
+    }
+
+    /// Lets an event stand for the copies of a stream so far. Both belong to the current context.
+    pub fn record_event(&self, event: usize, stream: usize) -> Result<(), DeviceError> {
+        // SAFETY: event and stream exist.
+        check("cuEventRecord", unsafe { (self.record_event)(event, stream) })
+    }
+
+    /// Waits for the copies of an event.
+    pub fn wait_event(&self, event: usize) -> Result<(), DeviceError> {
+        // SAFETY: the event exists.
+        check("cuEventSynchronize", unsafe { (self.wait_event)(event) })
+    }
+
+    /// Destroys an event.
+    pub fn destroy_event(&self, event: usize) {
+        // SAFETY: the event exists, and is not used again.
+        unsafe { (self.destroy_event)(event) };
     }
 
     /// Pins host memory in all contexts. Returns whether it is pinned. Needs a current context.

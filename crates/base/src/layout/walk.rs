@@ -1,9 +1,9 @@
 #![allow(unsafe_code)]
 //! Packing and unpacking of any range of the packed form. Divisions and one binary search find its start.
 
-use super::Layout;
 use super::copy::{GridSide, copy_grid, copy_piece, copy_strided};
 use super::list::{Block, BlockList, LayoutEntry};
+use super::{ByteStream, Layout};
 
 /// Action for each run of memory, in packed order; `at` is in bytes from the buffer's address.
 trait Visit {
@@ -23,6 +23,9 @@ trait Visit {
             at = at.wrapping_add(step);
         }
     }
+
+    /// Visits `len` bytes of a stream, from byte `from` on.
+    fn stream(&mut self, _stream: &dyn ByteStream, _from: u64, _len: u64) {}
 }
 
 impl Layout {
@@ -123,6 +126,11 @@ impl Visit for Pack {
         unsafe { copy_grid(from, to, len as usize, count, n as usize) };
         self.out = self.out.wrapping_offset(bytes * n as isize);
     }
+
+    fn stream(&mut self, stream: &dyn ByteStream, from: u64, len: u64) {
+        // SAFETY: the walk visits bytes of the layout, and at most as many as `out` has.
+        unsafe { stream.read(from, self.out, len as usize) };
+    }
 }
 
 /// State of unpacking. Only `Layout::unpack_from` makes it. Its caller guarantees both addresses.
@@ -160,6 +168,11 @@ impl Visit for Unpack {
         // SAFETY: every run is data of the elements and `data` holds its bytes; see `run`.
         unsafe { copy_grid(from, to, len as usize, count, n as usize) };
         self.data = self.data.wrapping_offset(bytes * n as isize);
+    }
+
+    fn stream(&mut self, stream: &dyn ByteStream, from: u64, len: u64) {
+        // SAFETY: the walk visits bytes of the layout, and at most as many as `data` has.
+        unsafe { stream.write(from, self.data, len as usize) };
     }
 }
 
@@ -205,6 +218,12 @@ fn walk<V: Visit>(layout: &Layout, count: u64, from: u64, room: u64, v: &mut V) 
                 Block { stride: layout.extent, count, ..*b }
             };
             walk_block(&whole, 0, from, &mut left, v);
+        }
+        // An empty list with data bytes belongs to a stream.
+        [] => {
+            if let Some(stream) = &layout.stream {
+                v.stream(&**stream, from, room);
+            }
         }
         _ => walk_copies(&layout.list, 0, layout.extent, from, left, v),
     }

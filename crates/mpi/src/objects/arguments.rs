@@ -2,7 +2,7 @@
 
 use crate::objects::comm::Comm;
 use crate::objects::datatype::Datatype;
-use crate::objects::staging::Staging;
+use crate::objects::message_copy::MessageCopy;
 use fastpath_protocol::buffer::Buffer;
 use std::rc::Rc;
 
@@ -40,7 +40,7 @@ pub(crate) struct CheckedArguments {
     pub comm: Rc<Comm>,
     pub buffer: Buffer,
     /// Copy in host memory, if the program's buffer is in device memory. `buffer` is then the copy.
-    pub staging: Option<Rc<Staging>>,
+    pub staging: Option<Rc<MessageCopy>>,
     /// Datatype of the buffer; `None` for a message to or from `MPI_PROC_NULL` without a datatype.
     pub datatype: Option<Rc<Datatype>>,
 }

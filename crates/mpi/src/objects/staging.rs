@@ -9,11 +9,7 @@ use crate::common::error::{Error, Result};
 use crate::objects::datatype::Datatype;
 use fastpath_base::device::{self, DeviceError, DeviceMemory, HostBlock, Move};
 use fastpath_base::layout::{Block, Layout};
-use fastpath_protocol::RequestId;
 use fastpath_protocol::buffer::Buffer;
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// Form of the copy.
@@ -220,7 +216,7 @@ pub enum Use {
 pub struct CallCopies(Vec<(Use, Staging)>);
 
 impl CallCopies {
-    const NONE: CallCopies = CallCopies(Vec::new());
+    pub(crate) const NONE: CallCopies = CallCopies(Vec::new());
 
     /// Returns whether all buffers of the call are in host memory.
     pub fn is_empty(&self) -> bool {
@@ -286,43 +282,6 @@ impl CallCopies {
     }
 }
 
-/// Copies that belong to outstanding requests, and those of the collective call that reads its arguments.
-pub(crate) struct StagedRequests {
-    requests: RefCell<BTreeMap<RequestId, Rc<Staging>>>,
-    call: RefCell<CallCopies>,
-}
-
-impl StagedRequests {
-    pub(crate) const fn new() -> Self {
-        StagedRequests {
-            requests: RefCell::new(BTreeMap::new()),
-            call: RefCell::new(CallCopies::NONE),
-        }
-    }
-
-    /// Replaces a buffer of the call that reads its arguments; see [`CallCopies::add`].
-    pub(crate) fn replace(
-        &self, buf: *mut u8, used: Use, parts: impl FnOnce() -> Vec<Part>,
-    ) -> Result<*mut u8> {
-        self.call.borrow_mut().add(buf, parts(), used)
-    }
-
-    /// Exchanges the copies of the call that reads its arguments.
-    pub(crate) fn exchange(&self, copies: CallCopies) -> CallCopies {
-        self.call.replace(copies)
-    }
-
-    /// Keeps a copy until the request has ended.
-    pub(crate) fn keep(&self, id: RequestId, staging: &Rc<Staging>) {
-        self.requests.borrow_mut().insert(id, staging.clone());
-    }
-
-    /// Removes the copy of a request that has ended.
-    pub(crate) fn take(&self, id: RequestId) -> Option<Rc<Staging>> {
-        self.requests.borrow_mut().remove(&id)
-    }
-}
-
 /// Returns device memory among the data of a buffer, with its address. A buffer has data in several allocations only if
 /// its address is `MPI_BOTTOM`.
 fn find(buf: *mut u8, parts: &[Part]) -> Result<Option<(*mut u8, DeviceMemory)>> {
@@ -370,7 +329,7 @@ fn refuse_call(address: *mut u8, memory: &DeviceMemory) -> Error {
 
 /// Returns the error of a buffer whose device memory cannot be used.
 #[cold]
-fn refuse(address: *mut u8, memory: Option<DeviceMemory>, error: DeviceError) -> Error {
+pub(crate) fn refuse(address: *mut u8, memory: Option<DeviceMemory>, error: DeviceError) -> Error {
     let text = match memory {
         Some(memory) => format!("the buffer at {address:p} is {memory}, and {error}"),
         None => format!("the buffer at {address:p} cannot be used: {error}"),

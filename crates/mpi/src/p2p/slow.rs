@@ -237,12 +237,12 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
             }
             StartOutcome::Request(id) => {
                 wait_complete(worker, id, &note(name, &checked.comm, &args, checked.buffer.bytes));
-                let _ = settle(&p, id); // a send stores nothing
+                let loaded = settle(&p, id);
                 let fault = (*worker).requests.get(id).fault;
                 match fault {
                     Fault::None => {
                         (*worker).requests.free(id);
-                        Ok(())
+                        loaded
                     }
                     fault => {
                         (*worker).free_failed(id);

@@ -61,9 +61,10 @@ pub unsafe fn make_recv(p: &Process, args: Args, partitions: i32) -> Result<usiz
         let advice = "pass a tag of 0 or more";
         return Err(Error::new(MPI_ERR_TAG, text).with_advice(Some(advice)));
     }
-    let checked = slow::check_recv(p, &all)?;
+    let mut checked = slow::check_recv(p, &all)?;
     let mut awaited = None;
-    if let Some(checked) = &checked {
+    if let Some(checked) = &mut checked {
+        staged::stage_whole(checked)?;
         let (context, tag) = offer_route(&checked.comm, args.tag);
         let mut letter = Box::new(PartitionedOffer::NONE);
         let buffer =
@@ -143,7 +144,7 @@ impl Recv {
     ) -> (Buffer, Option<Box<[u8]>>) {
         let from = u64::from(partition) * offer.bytes;
         let all = &checked.buffer;
-        if let Some(staging) = &checked.staging {
+        if let Some(staging) = staged::whole(checked) {
             return (staged::part(staging, from, offer.bytes), Some(Box::default()));
         }
         let Some(layout) = &all.layout else {
@@ -226,7 +227,7 @@ impl Recv {
             Ok(true) => channel.finish(part.ticket),
             Err(error) => Err(error),
         };
-        if let (Ok(()), Some(staging)) = (&result, &checked.staging) {
+        if let (Ok(()), Some(staging)) = (&result, staged::whole(checked)) {
             result = staging.store_range(partition as u64 * offer.bytes, offer.bytes);
         }
         if result.is_ok()

@@ -89,10 +89,11 @@ impl Drop for SendMarks {
 /// The buffer must have all partitions, and be readable from each start to its completion.
 pub unsafe fn make_send(p: &Process, args: Args, partitions: i32) -> Result<usize> {
     let all = whole(args, partitions)?;
-    let checked = slow::check_send(p, &all)?;
+    let mut checked = slow::check_send(p, &all)?;
     let partitions = partitions as u32;
     let mut offer = Offer { partitions, bytes: 0, first: 0 };
-    if let Some(checked) = &checked {
+    if let Some(checked) = &mut checked {
+        staged::stage_whole(checked)?;
         let comm = &checked.comm;
         offer.bytes = checked.buffer.bytes / u64::from(partitions.max(1));
         offer.first = super::take_tags(comm, partitions);
@@ -215,7 +216,7 @@ impl Send {
         };
         let channel = Channel::tagged(p, &checked.comm, self.offer.tag(partition));
         let (from, bytes) = (u64::from(partition) * self.offer.bytes, self.offer.bytes);
-        let buffer = match &checked.staging {
+        let buffer = match staged::whole(checked) {
             None => buffer(checked, &self.args, partition),
             Some(staging) => {
                 if let Err(error) = staging.load_range(from, bytes) {

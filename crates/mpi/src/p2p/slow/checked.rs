@@ -35,7 +35,7 @@ pub(super) fn check(p: &Process, args: &Args) -> Result<CheckedArguments> {
         Error::new(MPI_ERR_COUNT, "the count times the datatype's size does not fit 64 bits")
     })?;
     datatype.check_address(args.buf, buffer.bytes)?;
-    let (buffer, staging) = stage(buffer)?;
+    let (buffer, staging) = stage(p, buffer)?;
     Ok(CheckedArguments { comm, buffer, staging, datatype: Some(datatype) })
 }
 

@@ -121,6 +121,7 @@ pub(crate) unsafe fn send(
         behind.cast::<*const AttachedBuffer>().write_unaligned(std::ptr::from_ref(attached));
         copy.set_len(length);
     }
+    staged::finish_send(checked)?;
     let copy = copy.into_boxed_slice();
     let copied = Buffer::contiguous(Box::into_raw(copy).cast(), bytes);
     let ptr = copied.ptr;

@@ -73,7 +73,7 @@ unsafe fn sendrecv_slow(name: &'static str, out: Args, into: Args, status: *mut 
             Some(checked) => Some(start_recv(&p, checked, &into)?),
             None => None,
         };
-        let (mut result, mut hopeless) = (Ok(()), false);
+        let (mut result, mut loaded, mut hopeless) = (Ok(()), Ok(()), false);
         if let Some(checked) = &send {
             match start_send(&p, checked, &out, Mode::Standard) {
                 Ok(StartOutcome::Done) => {}
@@ -83,7 +83,7 @@ unsafe fn sendrecv_slow(name: &'static str, out: Args, into: Args, status: *mut 
                         id,
                         &note(name, &checked.comm, &out, checked.buffer.bytes),
                     );
-                    let _ = settle(&p, id); // a send stores nothing
+                    loaded = settle(&p, id);
                     let fault = (*worker).requests.get(id).fault;
                     (*worker).free_failed(id);
                     if fault != Fault::None {
@@ -108,11 +108,11 @@ unsafe fn sendrecv_slow(name: &'static str, out: Args, into: Args, status: *mut 
                 wait_complete(worker, id, &note(name, &checked.comm, &into, checked.buffer.bytes));
                 let stored = settle(&p, id);
                 let received = finish_recv(worker, id, &into, status);
-                result.and(received).and(stored)
+                result.and(loaded).and(received).and(stored)
             }
             _ => {
                 fill_status(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
-                result
+                result.and(loaded)
             }
         }
     }
@@ -253,6 +253,7 @@ pub(crate) unsafe fn pack_copy(p: &Process, args: &Args) -> Result<(Box<[u8]>, i
             }
         }
     }
+    staged::finish_send(&checked)?;
     Ok((copy, bytes as i64))
 }
 
