@@ -28,12 +28,30 @@ def _make_calls(env, ranks):
     return lambda session: _run(session, ranks, ["gpu_calls", os.path.join(session.folder, "file")], env)
 
 
+def _make_windows(env, ranks):
+    return lambda session: _run(session, ranks, ["gpu_windows"], env)
+
+
 for _over, _env in OVER.items():
-    for _name, _case in {"messages": _make_messages(_env), "calls": _make_calls(_env, 2)}.items():
+    for _name, _case in {"messages": _make_messages(_env), "calls": _make_calls(_env, 2),
+                         "windows": _make_windows(_env, 2)}.items():
         globals()[f"case_{_name}_{_over}"] = _case if _over in EVERY_CHANGE else sliced(_case)
 case_messages_late = _make_messages({"FASTPATH_GPU": "on"}, "late")
 case_calls_alone = _make_calls({}, 1)
 case_calls_four = _make_calls({}, 4)
+case_windows_alone = _make_windows({}, 1)
+case_windows_four = _make_windows({}, 4)
+
+
+def case_windows_fail(session):
+    """A driver that cannot copy at the target is an error of the operation, and the target prints the cause."""
+    env = {"FAKE_CUDA": session.binary("fake_cuda"), "FAKE_CUDA_FAIL": "cuMemcpyAsync:1:2"}
+    outcome = session.mpirun(2, [session.binary("gpu_windows"), "fails"], env=env).finish()
+    problem = outcome.problem(quiet=False)
+    if not problem and "cuMemcpyAsync failed with error 2" not in outcome.text():
+        problem = "the target prints no cause"
+    return (problem, outcome.text()) if problem else None
+
 
 
 def case_driver_fails(session):
@@ -75,10 +93,11 @@ def case_other_vendor(session):
     return None
 
 
-# Arguments of MPI's functions that are buffers of data. Windows and attached buffers stay in host memory.
+# Arguments of MPI's functions that are buffers of data. Attached buffers and memory that MPI allocates stay in host
+# memory.
 BUFFERS = {"buf", "buffer", "sendbuf", "recvbuf", "inbuf", "outbuf", "inoutbuf", "origin_addr", "result_addr",
            "compare_addr"}
-HOST_ONLY = re.compile(r"attach|detach|Win_|Buffer_|^T_")
+HOST_ONLY = re.compile(r"attach|detach|Win_(?!create$)|Buffer_|^T_")
 
 # Programs of tests/c that run with all buffers in device memory, and those that do not, with the reason.
 FOLDERS = ("coll", "comm", "io", "pt2pt", "rma", "type")
@@ -87,10 +106,13 @@ NOT_SERVED = {
     "coll_errors": "expects an error for buffers that overlap",
     "coll_refused": "expects an error for buffers that overlap",
     "comm_disconnect": "reads buffers of requests that it has not completed",
+    "rma_objects": "compares the address of a window with the one that it passed",
     "rma_many": "measures the memory of a window, which the heap's second mapping changes",
     "pt2pt_late": "forks a child, which would share heap and stack",
     "pt2pt_silent": "counts allocations of the immediate path",
 }
+# Programs whose targets compute until an operation on their memory is complete: device memory needs the target's progress.
+NEED_PROGRESS = {"rma_passive", "rma_small"}
 PROGRAMS = [one for one in program.find() if os.path.basename(os.path.dirname(one.path)) in FOLDERS
             and one.name not in NOT_SERVED and not one.only and "-shared" not in one.link]
 PROGRAMS_OF_EVERY_CHANGE = {"coll_forms", "coll_move", "file_access", "pt2pt_modes", "rma_move", "type_messages"}
@@ -101,9 +123,10 @@ def wrappers(header):
     lines = []
     for name, arguments in re.findall(r"^int MPI_(\w+)\(([^()]*)\);", header, re.MULTILINE):
         names = [re.sub(r"\[.*?\]", "", one).split()[-1].lstrip("*") for one in arguments.split(",")]
-        if HOST_ONLY.search(name) or not BUFFERS.intersection(names) or "void *" not in arguments:
+        buffers = {"base"} if name == "Win_create" else BUFFERS
+        if HOST_ONLY.search(name) or not buffers.intersection(names) or "void *" not in arguments:
             continue
-        passed = ", ".join(f"device_address({one})" if one in BUFFERS else one for one in names)
+        passed = ", ".join(f"device_address({one})" if one in buffers else one for one in names)
         lines.append(f"int MPI_{name}({arguments}) {{ return PMPI_{name}({passed}); }}")
     return lines
 
@@ -131,10 +154,11 @@ def _make_program(one, ranks):
         library, complaint = _build_preloaded(session)
         if complaint:
             return complaint, ""
+        progress = {"FASTPATH_PROGRESS": "thread"} if one.name in NEED_PROGRESS else {}
         for args in one.args:
             # The launcher is not preloaded: a forked child would share the heap.
             words = ["env", f"LD_PRELOAD={library}", session.binary(one.name), *args]
-            outcome = session.mpirun(ranks, words, timeout=one.timeout, env=one.env).finish()
+            outcome = session.mpirun(ranks, words, timeout=one.timeout, env={**one.env, **progress}).finish()
             problem = outcome.problem(code=one.exit, quiet=one.quiet)
             if problem:
                 return problem, outcome.text()

@@ -7,6 +7,7 @@
 //! Drivers of AMD (HIP) and Intel (Level Zero) are recognised, and their memory is refused.
 
 mod block;
+mod bytes;
 mod copy;
 mod cuda;
 mod loaded;
@@ -14,6 +15,7 @@ mod pipeline;
 mod readable;
 
 pub use block::HostBlock;
+pub use bytes::DeviceBytes;
 pub use copy::{Move, copy_in, copy_out};
 pub use loaded::{Setting, may_appear, start};
 pub use pipeline::{CopyPipeline, PIPELINE_MIN};

@@ -25,11 +25,11 @@ pub struct CopyPipeline {
     start: usize,
     bytes: u64,
     memory: DeviceMemory,
-    pieces: Mutex<Pieces>,
+    pieces: Mutex<PipelinePieces>,
 }
 
 #[derive(Default)]
-struct Pieces {
+struct PipelinePieces {
     /// Piece `n` of the message is in slot `n` modulo [`PIECES`].
     slots: [Option<Piece>; PIECES],
     /// First error since the start of the message.
@@ -137,7 +137,7 @@ impl CopyPipeline {
     }
 
     /// Begins to load piece `number`, unless that has happened.
-    fn load(&self, pieces: &mut Pieces, number: u64) -> Result<(), DeviceError> {
+    fn load(&self, pieces: &mut PipelinePieces, number: u64) -> Result<(), DeviceError> {
         let from = number * PIECE;
         let end = self.bytes.min(from + PIECE);
         let slot = &mut pieces.slots[number as usize % PIECES];
@@ -155,7 +155,9 @@ impl CopyPipeline {
 
     /// Returns the piece of byte `from` and the bytes from there to the end of the piece. Begins to load the following
     /// pieces.
-    fn load_ahead(&self, pieces: &mut Pieces, from: u64) -> Result<(*const u8, u64), DeviceError> {
+    fn load_ahead(
+        &self, pieces: &mut PipelinePieces, from: u64,
+    ) -> Result<(*const u8, u64), DeviceError> {
         let first = from / PIECE;
         let pieces_of_message = self.bytes.div_ceil(PIECE);
         for number in first..pieces_of_message.min(first + PIECES as u64) {
@@ -173,7 +175,7 @@ impl CopyPipeline {
 
     /// Safety: see [`ByteStream::write`]. Stores the bytes of one piece, and returns their number.
     unsafe fn receive(
-        &self, pieces: &mut Pieces, at: u64, data: *const u8, len: usize,
+        &self, pieces: &mut PipelinePieces, at: u64, data: *const u8, len: usize,
     ) -> Result<usize, DeviceError> {
         let number = at / PIECE;
         let limit = self.bytes.min((number + 1) * PIECE);
@@ -199,7 +201,7 @@ impl CopyPipeline {
     }
 }
 
-impl Pieces {
+impl PipelinePieces {
     fn keep_error(&mut self, result: Result<(), DeviceError>) {
         if let Err(error) = result {
             self.error.get_or_insert(error);
@@ -208,8 +210,8 @@ impl Pieces {
 }
 
 impl ByteStream for CopyPipeline {
-    unsafe fn read(&self, mut from: u64, mut out: *mut u8, mut len: usize) {
-        let Ok(mut pieces) = self.pieces.lock() else { return };
+    unsafe fn read(&self, mut from: u64, mut out: *mut u8, mut len: usize) -> bool {
+        let Ok(mut pieces) = self.pieces.lock() else { return false };
         while len > 0 {
             let loaded = match pieces.error {
                 None => self.load_ahead(&mut pieces, from),
@@ -233,10 +235,11 @@ impl ByteStream for CopyPipeline {
                 (from, out, len) = (from + now as u64, out.add(now), len - now);
             }
         }
+        true
     }
 
-    unsafe fn write(&self, mut at: u64, mut data: *const u8, mut len: usize) {
-        let Ok(mut pieces) = self.pieces.lock() else { return };
+    unsafe fn write(&self, mut at: u64, mut data: *const u8, mut len: usize) -> bool {
+        let Ok(mut pieces) = self.pieces.lock() else { return false };
         // The receive returns the error when the message has ended.
         while len > 0 && pieces.error.is_none() {
             // SAFETY: this function's contract.
@@ -245,6 +248,7 @@ impl ByteStream for CopyPipeline {
                 Err(error) => pieces.keep_error(Err(error)),
             }
         }
+        true
     }
 }
 

@@ -7,17 +7,19 @@ use std::sync::Arc;
 
 /// Bytes that are moved by functions. Callers mostly pass ascending positions.
 pub trait ByteStream: Send + Sync + fmt::Debug {
-    /// Copies `len` bytes, from byte `from` on, to `out`.
+    /// Copies `len` bytes, from byte `from` on, to `out`. Returns false if the copy failed. A stream that keeps its
+    /// errors for another call returns true.
     ///
     /// # Safety
     /// `out` is writable for `len` bytes, and the stream has bytes `from..from + len`.
-    unsafe fn read(&self, from: u64, out: *mut u8, len: usize);
+    unsafe fn read(&self, from: u64, out: *mut u8, len: usize) -> bool;
 
-    /// Copies `len` bytes at `data` to byte `at` and the bytes behind it.
+    /// Copies `len` bytes at `data` to byte `at` and the bytes behind it. Returns false if the copy failed; see
+    /// [`ByteStream::read`].
     ///
     /// # Safety
     /// `data` is readable for `len` bytes, and the stream has bytes `at..at + len`.
-    unsafe fn write(&self, at: u64, data: *const u8, len: usize);
+    unsafe fn write(&self, at: u64, data: *const u8, len: usize) -> bool;
 }
 
 impl Layout {
@@ -40,16 +42,18 @@ mod tests {
     struct StoredBytes(Mutex<Vec<u8>>);
 
     impl ByteStream for StoredBytes {
-        unsafe fn read(&self, from: u64, out: *mut u8, len: usize) {
+        unsafe fn read(&self, from: u64, out: *mut u8, len: usize) -> bool {
             let bytes = self.0.lock().unwrap();
             // SAFETY: the contract of `read`; the slice checks the range.
             unsafe { out.copy_from(bytes[from as usize..][..len].as_ptr(), len) };
+            true
         }
 
-        unsafe fn write(&self, at: u64, data: *const u8, len: usize) {
+        unsafe fn write(&self, at: u64, data: *const u8, len: usize) -> bool {
             let mut bytes = self.0.lock().unwrap();
             // SAFETY: the contract of `write`; the slice checks the range.
             unsafe { bytes[at as usize..][..len].as_mut_ptr().copy_from(data, len) };
+            true
         }
     }
 

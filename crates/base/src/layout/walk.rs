@@ -129,7 +129,7 @@ impl Visit for Pack {
 
     fn stream(&mut self, stream: &dyn ByteStream, from: u64, len: u64) {
         // SAFETY: the walk visits bytes of the layout, and at most as many as `out` has.
-        unsafe { stream.read(from, self.out, len as usize) };
+        let _ = unsafe { stream.read(from, self.out, len as usize) };
     }
 }
 
@@ -172,7 +172,7 @@ impl Visit for Unpack {
 
     fn stream(&mut self, stream: &dyn ByteStream, from: u64, len: u64) {
         // SAFETY: the walk visits bytes of the layout, and at most as many as `data` has.
-        unsafe { stream.write(from, self.data, len as usize) };
+        let _ = unsafe { stream.write(from, self.data, len as usize) };
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::common::consts::MPI_ERR_COUNT;
 use crate::common::error::{Error, Result};
-use crate::objects::staging::{CallCopies, Part, Staging, Use, refuse};
-use fastpath_base::device::{self, CopyPipeline, DeviceError, DeviceMemory, PIPELINE_MIN};
+use crate::objects::staging::{CallCopies, Part, Staging, Use, find_device, refuse};
+use fastpath_base::device::{CopyPipeline, DeviceError, DeviceMemory, PIPELINE_MIN};
 use fastpath_base::layout::Layout;
 use fastpath_protocol::RequestId;
 use fastpath_protocol::buffer::Buffer;
@@ -36,8 +36,7 @@ impl MessageCopy {
     /// Those of [`Staging::packed`].
     pub fn make(buffer: &Buffer) -> Result<Option<MessageCopy>> {
         if buffer.bytes >= PIPELINE_MIN && buffer.layout.is_none() {
-            let found = device::find(buffer.ptr).map_err(|error| refuse(buffer.ptr, None, error));
-            let Some(memory) = found? else { return Ok(None) };
+            let Some(memory) = find_device(buffer.ptr)? else { return Ok(None) };
             if let Some(pipeline) = CopyPipeline::new(buffer.ptr, buffer.bytes, memory) {
                 let pieces = MessagePieces::make(buffer, Arc::new(pipeline), memory)?;
                 return Ok(Some(MessageCopy::Pieces(pieces)));

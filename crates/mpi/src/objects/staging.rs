@@ -287,10 +287,7 @@ impl CallCopies {
 fn find(buf: *mut u8, parts: &[Part]) -> Result<Option<(*mut u8, DeviceMemory)>> {
     let at = |offset: i64| {
         let address = buf.wrapping_offset(offset as isize);
-        match device::find(address) {
-            Ok(found) => Ok(found.map(|memory| (address, memory))),
-            Err(error) => Err(refuse(address, None, error)),
-        }
+        find_device(address).map(|found| found.map(|memory| (address, memory)))
     };
     let mut found = Ok(None);
     for part in parts {
@@ -309,15 +306,22 @@ fn find(buf: *mut u8, parts: &[Part]) -> Result<Option<(*mut u8, DeviceMemory)>>
     found
 }
 
+/// Returns the device memory at an address; `None` for host memory.
+///
+/// # Errors
+/// `MPI_ERR_BUFFER`: the memory cannot be used.
+pub(crate) fn find_device(address: *mut u8) -> Result<Option<DeviceMemory>> {
+    device::find(address).map_err(|error| refuse(address, None, error))
+}
+
 /// Refuses an address in device memory, for a call that cannot use a copy.
 ///
 /// # Errors
 /// `MPI_ERR_BUFFER`: the address is in device memory.
 pub fn refuse_device(address: *mut u8) -> Result {
-    match device::find(address) {
-        Ok(None) => Ok(()),
-        Ok(Some(memory)) => Err(refuse_call(address, &memory)),
-        Err(error) => Err(refuse(address, None, error)),
+    match find_device(address)? {
+        None => Ok(()),
+        Some(memory) => Err(refuse_call(address, &memory)),
     }
 }
 

@@ -21,16 +21,20 @@ use crate::common::error::{Error, Result};
 use crate::objects::attribute::{self, Attributes};
 use crate::objects::comm::Comm;
 use crate::objects::datatype::{is_memory, name_special};
-use crate::objects::staging::refuse_device;
+use crate::objects::staging::find_device;
 use crate::p2p::channel::Channel;
 use crate::process::Process;
 use crate::process::errhandler;
 use crate::process::memory::find_alignment;
+use fastpath_base::device::{self, DeviceBytes};
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{KEY_WORDS, PackedKey, SLOTS_BYTES, key_of_words, words_of_key};
+use fastpath_protocol::rma::{
+    ExposedMemory, KEY_WORDS, PackedKey, SLOTS_BYTES, key_of_words, words_of_key,
+};
 use fastpath_segment::{OF_WINDOW, SegmentError};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Arguments of a window creation on one rank.
 pub struct WindowArguments {
@@ -116,9 +120,6 @@ fn check(p: &Process, comm: &Comm, wanted: &WindowArguments) -> Result<[u64; 3]>
         );
         return refuse(MPI_ERR_BASE, text);
     }
-    if wanted.flavor == Flavor::Create && wanted.size != 0 {
-        refuse_device(wanted.base)?;
-    }
     if wanted.flavor == Flavor::Shared {
         // SAFETY: the worker lives while MPI runs, and this call holds the lock.
         let worker = unsafe { &*p.worker()? };
@@ -189,7 +190,12 @@ fn assemble(
     let other = comm.group.world_ranks()[(comm.rank as usize + 1) % ranks as usize];
     let memory = &peers[comm.rank as usize].part.memory;
     let is_shared = !dynamic && (*memory == NO_KEY || worker.is_shared_key(memory));
-    let serves = ranks > 1 && !(is_local && worker.is_reached_alone(other, is_shared));
+    let uses_device = match dynamic {
+        true => device::may_appear(),
+        false => worker.is_stream_key(memory),
+    };
+    let reached_alone = is_local && !uses_device && worker.is_reached_alone(other, is_shared);
+    let serves = ranks > 1 && !reached_alone;
     let given = hints::select(wanted.hints.clone());
     Ok(Window {
         handle: Cell::new(MPI_WIN_NULL),
@@ -347,19 +353,32 @@ unsafe fn take_memory(
             (allocate(worker, own, layout.bytes as usize, align)?, layout.bytes as usize)
         }
     };
-    let mut expose = |at: *mut u8, len: usize| {
-        // SAFETY: the memory is that of WINDOW'S MEMORY, or an allocation that is freed with the window.
-        let exposed = unsafe { worker.expose_memory(at, len) };
+    let mut keep = |exposed: ExposedMemory| {
         own.exposed.push(exposed.id);
         exposed.key
     };
-    Ok(AllocatedPart {
-        base,
-        owner: layout.owner,
-        start: layout.start,
-        memory: if len == 0 { NO_KEY } else { expose(base, len) },
-        control: expose(control, bytes),
-        slots,
+    // SAFETY: the memory is that of WINDOW'S MEMORY, or an allocation that is freed with the window.
+    unsafe {
+        let memory = match wanted.flavor {
+            _ if len == 0 => NO_KEY,
+            Flavor::Create => keep(expose_user(worker, base, len)?),
+            _ => keep(worker.expose_memory(base, len)),
+        };
+        let control = keep(worker.expose_memory(control, bytes));
+        let (owner, start) = (layout.owner, layout.start);
+        Ok(AllocatedPart { base, owner, start, memory, control, slots })
+    }
+}
+
+/// Exposes memory of the program, which may be that of a device. Errors: the device memory cannot be used. Safety: see
+/// WINDOW'S MEMORY.
+pub(super) unsafe fn expose_user(
+    worker: &mut Worker, at: *mut u8, len: usize,
+) -> Result<ExposedMemory> {
+    Ok(match find_device(at)? {
+        Some(memory) => worker.expose_stream(at, len, Arc::new(DeviceBytes::new(at, memory))),
+        // SAFETY: WINDOW'S MEMORY.
+        None => unsafe { worker.expose_memory(at, len) },
     })
 }
 

@@ -16,7 +16,6 @@ use super::{create, error};
 use crate::common::consts::*;
 use crate::common::error::{Error, Result};
 use crate::objects::datatype::{is_memory, name_special};
-use crate::objects::staging::refuse_device;
 use crate::process::Process;
 use fastpath_base::sync::{AtomicU64, Ordering, fence};
 use fastpath_protocol::Worker;
@@ -162,9 +161,6 @@ pub unsafe fn attach(p: &Process, window: &Window, base: *mut u8, size: i64) -> 
         let advice = "pass the address of memory of this process";
         return Err(Error::new(MPI_ERR_BASE, text).with_advice(Some(advice)));
     }
-    if len != 0 {
-        refuse_device(base)?;
-    }
     let (at, pieces) = (base.expose_provenance(), &window.pieces);
     let overlaps = |&(other, bytes, _): &(usize, usize, Option<RegionId>)| {
         at < other + bytes && other < at + len
@@ -183,7 +179,7 @@ pub unsafe fn attach(p: &Process, window: &Window, base: *mut u8, size: i64) -> 
     let mut id = None;
     if len != 0 {
         // SAFETY: LOCKED WORKER. The memory stays mapped until it is detached, by this function's contract.
-        let exposed = unsafe { (*p.worker()?).expose_memory(base, len) };
+        let exposed = unsafe { create::expose_user(&mut *p.worker()?, base, len)? };
         id = Some(exposed.id);
         let entry = AttachedEntry { address: at as u64, len: len as u64, key: exposed.key };
         if let Err(error) = window.publish(p, |entries| entries.push(entry)) {

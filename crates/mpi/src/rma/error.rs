@@ -122,7 +122,7 @@ pub(super) fn explain(window: &Window, rank: u32, error: RmaError) -> Error {
     let why = match error {
         RmaError::Withdrawn => {
             "the target's memory cannot be accessed: that memory was unmapped, detached or freed, \
-             or is read-only"
+             or is read-only, or a driver could not copy it"
                 .to_string()
         }
         other => other.to_string(),

@@ -1,8 +1,7 @@
 //! Hints of windows (MPI 5.0, section 12.2.1).
 
 use super::window::{Flavor, Window};
-use crate::objects::info::Info;
-use crate::objects::info::MEMORY_KINDS;
+use crate::objects::info::{Info, memory_kinds};
 
 /// Hint key: the parts of a shared window need not be contiguous.
 pub const NONCONTIG: &str = "alloc_shared_noncontig";
@@ -64,7 +63,7 @@ pub fn describe(window: &Window) -> Info {
     };
     let shared = window.flavor == Flavor::Shared;
     let used = DEFAULTS.into_iter().filter(|&(key, _)| key != NONCONTIG || shared);
-    Info::from_pairs(used.map(value).chain([("mpi_memory_alloc_kinds", MEMORY_KINDS)]))
+    Info::from_pairs(used.map(value).chain([("mpi_memory_alloc_kinds", memory_kinds())]))
 }
 
 #[cfg(test)]

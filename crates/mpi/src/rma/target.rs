@@ -298,7 +298,8 @@ impl RmaTarget {
         let way = unsafe { (*self.key).way() };
         let is_direct = matches!(way, AccessPath::LoadStore | AccessPath::Kernel);
         // After an error, parts may be under way.
-        if moved != Ok(BufferState::Done) || !is_direct {
+        // Operations of this process on its own memory are complete.
+        if moved != Ok(BufferState::Done) || !(is_direct || self.rank == window.rank) {
             window.note_pending(self.rank);
         }
         moved.map(drop).map_err(|e| error::explain(window, self.rank, e))

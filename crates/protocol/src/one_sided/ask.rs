@@ -344,7 +344,8 @@ impl Worker {
         let regions = &self.rma.regions;
         let (line, named) = (header.imm / (NAMED + 1), header.imm & NAMED);
         let offset = u64::from(line) * u64::from(LINE);
-        let Some(at) = regions.locate(header.key, offset, SLOT_BYTES as u64) else {
+        let slots = regions.locate(header.key, offset, SLOT_BYTES as u64);
+        let Some(at) = slots.and_then(|bytes| bytes.address()) else {
             return Some(()); // the slots were freed meanwhile
         };
         if !at.addr().is_multiple_of(align_of::<AskSlot>()) {
@@ -378,12 +379,11 @@ impl Worker {
             // SAFETY: `memory` is inside exposed memory, which its owner keeps mapped, and `data` is the slot's.
             unsafe {
                 match asked & KINDS {
-                    0 => copy(data, memory, len),
-                    PUT => copy(memory, data, len),
-                    _ => return (self.rma.change)(change, data, memory, len),
+                    0 => memory.read(data, len),
+                    PUT => memory.write(data, len),
+                    _ => memory.change(self.rma.change, change, data, len),
                 }
             }
-            true
         });
         self.rma.counters.served += 1;
         slot.end(serving, if done { DONE } else { REFUSED });

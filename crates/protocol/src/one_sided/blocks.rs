@@ -6,6 +6,7 @@
 use crate::rma::blocks::{self, BLOCK_MAX, BLOCKS_MAX, WORD};
 use crate::rma::error::RmaError::{PeerGone, Withdrawn};
 use crate::rma::queue::{OperationKind, Reply, RmaOperation};
+use crate::rma::region::RegionBytes;
 use crate::rma::resolve::{AccessPath, RemoteKey};
 use crate::rma::{BufferState, RmaError, Slots};
 use crate::wire::{self, EAGER_LIMIT};
@@ -91,7 +92,8 @@ impl Worker {
                 Err(RemoteError::Fault) => return Err(Withdrawn),
             }
         }
-        if key.way == AccessPath::Messages && blocks.iter().all(blocks::fits_word) {
+        let asks = key.way == AccessPath::Messages && key.peer != self.rank;
+        if asks && blocks.iter().all(blocks::fits_word) {
             let kind = if PUTS { OperationKind::Put } else { OperationKind::Get };
             let mut operation = RmaOperation::new(key, kind, 0, local, 0, self.rma.generation);
             operation.len = RemoteBlock::total(blocks) as usize;
@@ -226,12 +228,14 @@ impl Worker {
             // SAFETY: the words lie inside `data`. One read makes later writes by the peer harmless.
             let word = unsafe { data.wrapping_add(start).cast::<u64>().read_unaligned() };
             let block = blocks::unpack_word(word);
-            let (end, to) = (at + block.len as usize, memory.address(block.offset, block.len));
+            let (end, to) = (at + block.len as usize, memory.bytes(block.offset, block.len));
             let Some(to) = to.filter(|_| end <= len) else {
                 return false;
             };
             // SAFETY: `to` is inside exposed memory, which its owner keeps mapped. `data` holds `end` bytes.
-            unsafe { copy(to, data.wrapping_add(at), end - at) };
+            if !unsafe { to.write(data.wrapping_add(at), end - at) } {
+                return false;
+            }
             at = end;
         }
         at == len
@@ -262,13 +266,13 @@ impl Worker {
         Some(())
     }
 
-    /// Returns address and length of each block of a reply; `None` if a block is not inside the region.
-    pub(super) fn locate_blocks(&self, reply: &Reply) -> Option<Vec<(*mut u8, usize)>> {
+    /// Returns the bytes and the length of each block of a reply; `None` if a block is not inside the region.
+    pub(super) fn locate_blocks(&self, reply: &Reply) -> Option<Vec<(RegionBytes, usize)>> {
         let region = self.rma.regions.find(reply.place.region)?;
-        let address = |block: &RemoteBlock| {
-            Some((region.address(block.offset, block.len)?, block.len as usize))
+        let bytes = |block: &RemoteBlock| {
+            Some((region.bytes(block.offset, block.len)?, block.len as usize))
         };
-        reply.blocks.iter().map(address).collect()
+        reply.blocks.iter().map(bytes).collect()
     }
 }
 

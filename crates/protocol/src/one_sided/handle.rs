@@ -39,10 +39,11 @@ impl Worker {
         let place = unsafe { wire::read::<RegionOffset>(data, len) }?;
         let skip = size_of::<RegionOffset>();
         let regions = &self.rma.regions;
-        match regions.locate_to_write(place.region, place.offset, (len - skip) as u64) {
-            // SAFETY: `to` is inside exposed memory, which its owner keeps mapped, and the arrival has as many bytes.
-            Some(to) => unsafe { copy(to, data.add(skip), len - skip) },
-            None => self.remote_peer(peer).refused += 1,
+        let found = regions.locate_to_write(place.region, place.offset, (len - skip) as u64);
+        // SAFETY: `to` is inside exposed memory, which its owner keeps mapped, and the arrival has as many bytes.
+        let is_written = found.is_some_and(|to| unsafe { to.write(data.add(skip), len - skip) });
+        if !is_written {
+            self.remote_peer(peer).refused += 1;
         }
         self.rma.counters.served += 1;
         Some(())
@@ -76,6 +77,7 @@ impl Worker {
         let place = asked.place;
         let regions = &self.rma.regions;
         let at = regions.locate_to_write(place.region, place.offset, 8);
+        let at = at.and_then(|bytes| bytes.address());
         let at = at.filter(|at| at.addr().is_multiple_of(8));
         // SAFETY: `at` is aligned and inside exposed memory, which is accessed as memory that others change.
         let found =

@@ -96,7 +96,7 @@ impl Worker {
         &self, asked: &LockedChange, span: usize, operand: &mut [u8; ASK_MOST],
     ) -> Option<bool> {
         let regions = &self.rma.regions;
-        let word = regions.locate(asked.lock.region, asked.lock.offset, 8)?;
+        let word = regions.locate(asked.lock.region, asked.lock.offset, 8)?.address()?;
         let place = asked.place;
         let memory = regions.locate_to_write(place.region, place.offset, span as u64)?;
         if !word.addr().is_multiple_of(8) {
@@ -109,7 +109,8 @@ impl Worker {
             return Some(false);
         }
         // SAFETY: `operand` has `ASK_MOST` bytes, and the exposed memory has `span` bytes.
-        let made = unsafe { (self.rma.change)(asked.change, operand.as_mut_ptr(), memory, span) };
+        let made =
+            unsafe { memory.change(self.rma.change, asked.change, operand.as_mut_ptr(), span) };
         // ORDERING: release: partner: the acquire in `take`.
         word.store(0, Ordering::Release);
         made.then_some(true)

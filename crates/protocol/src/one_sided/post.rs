@@ -187,6 +187,10 @@ impl Worker {
         if len == 0 {
             return Ok(BufferState::Done);
         }
+        if key.peer == self.rank {
+            // SAFETY: LOCAL BYTES holds for `local`, by this function's contract.
+            return unsafe { self.move_own(key, &kind, offset, local, len) };
+        }
         if key.way == AccessPath::Kernel {
             // SAFETY: LOCAL BYTES holds for `local`, by this function's contract.
             match unsafe { self.copy_by_kernel(key, &kind, offset, local, len) } {
@@ -203,6 +207,25 @@ impl Worker {
         }
         let operation = RmaOperation::new(key, kind, offset, local, len, self.rma.generation);
         self.start_operation(key.peer, operation)
+    }
+
+    /// Performs a put or get of this process's own memory that the processor cannot touch.
+    ///
+    /// # Safety
+    /// See [`Worker::put_nbi`] and [`Worker::get_nbi`].
+    #[cold]
+    unsafe fn move_own(
+        &self, key: &RemoteKey, kind: &OperationKind, offset: u64, local: *mut u8, len: usize,
+    ) -> Result<BufferState, RmaError> {
+        let found = self.rma.regions.locate(key.described.region, offset, len as u64);
+        // SAFETY: LOCAL BYTES: a put only reads them.
+        let is_done = found.is_some_and(|bytes| unsafe {
+            match kind {
+                OperationKind::Put => bytes.write(local, len),
+                _ => bytes.read(local, len),
+            }
+        });
+        if is_done { Ok(BufferState::Done) } else { Err(Withdrawn) }
     }
 
     /// # Safety

@@ -286,11 +286,17 @@ impl Worker {
     fn post_reply(&mut self, peer: u32, reply: &Reply) -> bool {
         let (place, len) = (reply.place, reply.len as usize);
         let header = Header::new(wire::REMOTE_DATA, 0, reply.token);
-        let post = if reply.blocks.is_empty() {
+        let post = if self.is_stream(place.region) {
+            let bytes = self.read_stream(reply);
+            bytes.map(|bytes| {
+                // SAFETY: `to` has space for `len` bytes, as many as were read.
+                self.post_packed(peer, header, len, |to| unsafe { copy(to, bytes.as_ptr(), len) })
+            })
+        } else if reply.blocks.is_empty() {
             let found = self.rma.regions.locate(place.region, place.offset, len as u64);
             found.map(|from| {
                 // SAFETY: `to` has space for `len` bytes, and the region has `len` bytes from `from` on.
-                self.post_packed(peer, header, len, |to| unsafe { copy(to, from, len) })
+                self.post_packed(peer, header, len, |to| unsafe { _ = from.read(to, len) })
             })
         } else {
             let found = self.locate_blocks(reply);
@@ -298,7 +304,7 @@ impl Worker {
                 self.post_packed(peer, header, len, |mut to| {
                     for (from, len) in blocks {
                         // SAFETY: `to` has space for all blocks, and the region has `len` bytes from `from` on.
-                        unsafe { copy(to, from, len) };
+                        unsafe { _ = from.read(to, len) };
                         to = to.wrapping_add(len);
                     }
                 })
@@ -309,6 +315,34 @@ impl Worker {
             return true;
         };
         post != Post::NoResource
+    }
+
+    fn is_stream(&self, region: u64) -> bool {
+        self.rma.regions.find(region).is_some_and(|region| region.stream.is_some())
+    }
+
+    /// Returns the bytes of a reply from memory that the processor cannot touch; `None` if they cannot be copied.
+    #[cold]
+    fn read_stream(&self, reply: &Reply) -> Option<Vec<u8>> {
+        let place = reply.place;
+        let parts = match reply.blocks.is_empty() {
+            true => {
+                let bytes =
+                    self.rma.regions.locate(place.region, place.offset, reply.len.into())?;
+                vec![(bytes, reply.len as usize)]
+            }
+            false => self.locate_blocks(reply)?,
+        };
+        let (mut read, mut done) = (vec![0; reply.len as usize], 0);
+        for (from, len) in parts {
+            let to = read.get_mut(done..done + len)?;
+            // SAFETY: `to` has `len` bytes, and the region has `len` bytes from `from` on.
+            if !unsafe { from.read(to.as_mut_ptr(), len) } {
+                return None;
+            }
+            done += len;
+        }
+        Some(read)
     }
 
     fn post_packed(

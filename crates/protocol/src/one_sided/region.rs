@@ -5,7 +5,9 @@ use crate::rma::error::RmaError;
 use crate::rma::key::UnpackedKey;
 use crate::rma::region::{ExposedMemory, Region, RegionId};
 use crate::worker::Worker;
+use fastpath_base::layout::ByteStream;
 use std::cell::Cell;
+use std::sync::Arc;
 
 impl Worker {
     /// Exposes `len` bytes at `address` to every rank with the key, for any access until [`Worker::withdraw_memory`].
@@ -23,6 +25,7 @@ impl Worker {
             base: address,
             len: len as u64,
             is_writable: Cell::new(arena.map(|_| true)),
+            stream: None,
             _registration: registration,
         }));
         let described = UnpackedKey {
@@ -37,6 +40,37 @@ impl Worker {
         ExposedMemory { id, key: described.pack() }
     }
 
+    /// Exposes `len` bytes at `address`, which the processor cannot touch and `stream` moves. All ranks, this one
+    /// included, reach them by messages only, and the owner performs the operations. Atomic operations are refused.
+    pub fn expose_stream(
+        &mut self, address: *mut u8, len: usize, stream: Arc<dyn ByteStream>,
+    ) -> ExposedMemory {
+        let id = RegionId(self.rma.regions.insert(Region {
+            base: address,
+            len: len as u64,
+            is_writable: Cell::new(Some(true)),
+            stream: Some(stream),
+            _registration: None,
+        }));
+        let described = UnpackedKey {
+            owner: self.rank,
+            region: id.0,
+            len: len as u64,
+            address: address.addr() as u64,
+            arena: None,
+            process: None,
+            adapter: None,
+        };
+        ExposedMemory { id, key: described.pack() }
+    }
+
+    /// Returns whether a packed key of this process names memory of [`Worker::expose_stream`].
+    pub fn is_stream_key(&self, bytes: &[u8]) -> bool {
+        UnpackedKey::unpack(bytes, self.rank).is_ok_and(|described| {
+            self.rma.regions.find(described.region).is_some_and(|region| region.stream.is_some())
+        })
+    }
+
     /// Ends the exposure of memory; returns false if it was not exposed. Ranks that still have its key get
     /// [`RmaError::Withdrawn`] or, over an adapter, lose the connection. Ranks that load and store must stop by
     /// agreement with the owner.
@@ -48,9 +82,10 @@ impl Worker {
         removed
     }
 
-    pub(crate) fn locate_own(&self, described: &UnpackedKey) -> Result<*mut u8, RmaError> {
+    /// Returns the address of a region of this process; `None` if the processor cannot touch it.
+    pub(crate) fn locate_own(&self, described: &UnpackedKey) -> Result<Option<*mut u8>, RmaError> {
         let regions = &self.rma.regions;
         let found = regions.locate(described.region, 0, described.len);
-        found.ok_or(RmaError::Withdrawn)
+        found.map(|bytes| bytes.address()).ok_or(RmaError::Withdrawn)
     }
 }

@@ -40,8 +40,9 @@ impl Worker {
         self.rma.counters.resolved += 1;
         let (peer, described) = (key.peer, key.described);
         if peer == self.rank {
-            key.base = self.locate_own(&described)?;
-            key.way = AccessPath::LoadStore;
+            let base = self.locate_own(&described)?;
+            key.base = base.unwrap_or(std::ptr::null_mut());
+            key.way = if base.is_some() { AccessPath::LoadStore } else { AccessPath::Messages };
         } else {
             self.hold_lane(peer).map_err(|fault| match fault {
                 Fault::NoMemory => RmaError::NoMemory,

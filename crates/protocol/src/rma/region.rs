@@ -1,12 +1,16 @@
 //! Memory that this process exposes.
 #![allow(unsafe_code)]
 
+use super::ask::ChangeFunction;
 use super::key::PackedKey;
 use super::numbered::NumberedList;
+use fastpath_base::copy::copy;
+use fastpath_base::layout::ByteStream;
 use fastpath_base::maps::{self, MapsEntry};
 use fastpath_transport::remote::Registration;
 use std::cell::Cell;
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 
 /// Id of exposed memory at its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,8 +30,74 @@ pub(crate) struct Region {
     pub len: u64,
     /// Whether this process may write the memory; a window may be read-only. `None` until a peer first writes.
     pub is_writable: Cell<Option<bool>>,
+    /// Functions that move the bytes, if the processor cannot touch them.
+    pub stream: Option<Arc<dyn ByteStream>>,
     /// Registration with the adapter.
     pub _registration: Option<Registration>,
+}
+
+/// Bytes of a region.
+pub(crate) struct RegionBytes {
+    at: *mut u8,
+    /// Stream of the region, and the offset of the bytes.
+    stream: Option<(Arc<dyn ByteStream>, u64)>,
+}
+
+impl RegionBytes {
+    /// Returns the address; `None` if the processor cannot touch the bytes.
+    pub fn address(&self) -> Option<*mut u8> {
+        self.stream.is_none().then_some(self.at)
+    }
+
+    /// Copies the first `len` bytes to `to`. Returns false if the bytes cannot be copied.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes. The region's owner keeps the memory mapped.
+    pub unsafe fn read(&self, to: *mut u8, len: usize) -> bool {
+        // SAFETY: the bytes are inside the region, and `to` is writable by contract.
+        unsafe {
+            match &self.stream {
+                None => copy(to, self.at, len),
+                Some((stream, from)) => return stream.read(*from, to, len),
+            }
+        }
+        true
+    }
+
+    /// Copies `len` bytes from `from` to the first bytes. Returns false if the bytes cannot be copied.
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes. The region's owner keeps the memory mapped.
+    pub unsafe fn write(&self, from: *const u8, len: usize) -> bool {
+        // SAFETY: the bytes are inside the region, and `from` is readable by contract.
+        unsafe {
+            match &self.stream {
+                None => copy(self.at, from, len),
+                Some((stream, at)) => return stream.write(*at, from, len),
+            }
+        }
+        true
+    }
+
+    /// Performs a change of the first `len` bytes. Returns false if the change is unknown or the bytes cannot be
+    /// copied.
+    ///
+    /// # Safety
+    /// The contract of `make` holds for `data`, and for memory of `len` bytes. The region's owner keeps the memory
+    /// mapped.
+    pub unsafe fn change(
+        &self, make: ChangeFunction, change: u64, data: *mut u8, len: usize,
+    ) -> bool {
+        // SAFETY: this function's contract. The copy has `len` bytes, aligned for every basic datatype.
+        unsafe {
+            let Some(_) = &self.stream else {
+                return make(change, data, self.at, len);
+            };
+            let mut copied = vec![0_u128; len.div_ceil(size_of::<u128>())];
+            let memory = copied.as_mut_ptr().cast::<u8>();
+            self.read(memory, len) && make(change, data, memory, len) && self.write(memory, len)
+        }
+    }
 }
 
 /// Returns whether the process may write all mapped parts of a range. True if `/proc` is not available.
@@ -48,33 +118,30 @@ fn forbids(mapping: &MapsEntry, range: &Range<usize>) -> bool {
 }
 
 impl NumberedList<Region> {
-    /// Returns the address of `len` bytes at `offset` of a region. `None` if they are not all inside one region.
-    pub fn locate(&self, id: u64, offset: u64, len: u64) -> Option<*mut u8> {
-        self.locate_in(id, offset, len).map(|(_, at)| at)
+    /// Returns `len` bytes at `offset` of a region. `None` if they are not all inside one region.
+    pub fn locate(&self, id: u64, offset: u64, len: u64) -> Option<RegionBytes> {
+        self.find(id)?.bytes(offset, len)
     }
 
-    /// Returns the address of bytes to be written. `None` also if this process may not write them.
-    pub fn locate_to_write(&self, id: u64, offset: u64, len: u64) -> Option<*mut u8> {
-        let (region, at) = self.locate_in(id, offset, len)?;
-        region.may_be_written().then_some(at)
+    /// Returns bytes to be written. `None` also if this process may not write them.
+    pub fn locate_to_write(&self, id: u64, offset: u64, len: u64) -> Option<RegionBytes> {
+        self.find_to_write(id)?.bytes(offset, len)
     }
 
     /// Returns a region that this process may write.
     pub fn find_to_write(&self, id: u64) -> Option<&Region> {
         self.find(id).filter(|region| region.may_be_written())
     }
-
-    pub(crate) fn locate_in(&self, id: u64, offset: u64, len: u64) -> Option<(&Region, *mut u8)> {
-        let region = self.find(id)?;
-        region.address(offset, len).map(|at| (region, at))
-    }
 }
 
 impl Region {
-    /// Returns the address of `len` bytes at `offset`; `None` if they are not all inside.
-    pub fn address(&self, offset: u64, len: u64) -> Option<*mut u8> {
+    /// Returns `len` bytes at `offset`; `None` if they are not all inside.
+    pub fn bytes(&self, offset: u64, len: u64) -> Option<RegionBytes> {
         let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
-        inside.then(|| self.base.wrapping_add(offset as usize))
+        inside.then(|| RegionBytes {
+            at: self.base.wrapping_add(offset as usize),
+            stream: self.stream.clone().map(|stream| (stream, offset)),
+        })
     }
 
     fn may_be_written(&self) -> bool {
@@ -97,6 +164,7 @@ mod tests {
             base: std::ptr::without_provenance_mut(4096),
             len,
             is_writable: Cell::new(None),
+            stream: None,
             _registration: None,
         }
     }
@@ -128,7 +196,7 @@ mod tests {
         let mut regions = NumberedList::default();
         let [first, second] = [100, 0].map(|len| regions.insert(region(len)));
         let at = |regions: &NumberedList<Region>, id, offset, len| {
-            regions.locate(id, offset, len).map(|p| p.addr())
+            regions.locate(id, offset, len).map(|p| p.at.addr())
         };
         assert_eq!(at(&regions, first, 40, 60), Some(4136));
         assert_eq!(at(&regions, first, 100, 0), Some(4196));
@@ -140,5 +208,56 @@ mod tests {
         assert_eq!((at(&regions, second, 0, 0), at(&regions, second, 0, 1)), (Some(4096), None));
         assert!(regions.remove_if(first, |_| true).is_some());
         assert_eq!(at(&regions, first, 0, 1), None);
+    }
+
+    #[derive(Debug)]
+    struct StoredBytes(std::sync::Mutex<[u8; 32]>);
+
+    impl ByteStream for StoredBytes {
+        unsafe fn read(&self, from: u64, out: *mut u8, len: usize) -> bool {
+            let bytes = self.0.lock().unwrap();
+            // SAFETY: `out` has `len` bytes by contract; the slice checks the range.
+            unsafe { out.copy_from(bytes[from as usize..][..len].as_ptr(), len) };
+            true
+        }
+
+        unsafe fn write(&self, at: u64, data: *const u8, len: usize) -> bool {
+            // A driver that cannot write some bytes.
+            if at >= 24 {
+                return false;
+            }
+            let mut bytes = self.0.lock().unwrap();
+            // SAFETY: `data` has `len` bytes by contract; the slice checks the range.
+            unsafe { bytes[at as usize..][..len].as_mut_ptr().copy_from(data, len) };
+            true
+        }
+    }
+
+    /// Adds the first byte of the data to each byte of the memory.
+    unsafe fn add(change: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool {
+        for at in 0..len {
+            // SAFETY: `data` has a byte and `memory` has `len` bytes.
+            unsafe { *memory.add(at) += *data };
+        }
+        change == 1
+    }
+
+    #[test]
+    fn region_of_a_stream__moves_and_changes_bytes_without_an_address() {
+        let stream = Arc::new(StoredBytes(std::sync::Mutex::new([5; 32])));
+        let whole = Region { stream: Some(stream.clone()), ..region(32) };
+        assert!(whole.bytes(30, 3).is_none());
+        let (bytes, last) = (whole.bytes(8, 4).unwrap(), whole.bytes(24, 4).unwrap());
+        assert_eq!(bytes.address(), None);
+        let (mut data, mut read) = ([1, 2, 3, 4], [0; 4]);
+        // SAFETY: the arrays have four bytes.
+        unsafe {
+            assert!(bytes.write(data.as_ptr(), 4) && bytes.read(read.as_mut_ptr(), 4));
+            assert_eq!(read, data);
+            assert!(bytes.change(add, 1, data.as_mut_ptr(), 4));
+            assert!(!bytes.change(add, 2, data.as_mut_ptr(), 4), "an unknown change");
+            assert!(!last.write(data.as_ptr(), 4) && !last.change(add, 1, data.as_mut_ptr(), 4));
+        }
+        assert_eq!(stream.0.lock().unwrap()[7..13], [5, 2, 3, 4, 5, 5]);
     }
 }
