@@ -54,6 +54,11 @@ def case_windows_fail(session):
 
 
 
+def case_freed(session):
+    """With checks, the use of freed device memory is an error of the call that finds it."""
+    return _run(session, 1, ["gpu_freed"], {"FASTPATH_CHECK": "1"})
+
+
 def case_driver_fails(session):
     """A failure of the driver is an error of the call; a failure that only costs time is none."""
     for fails, text in {

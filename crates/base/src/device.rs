@@ -10,6 +10,7 @@ mod block;
 mod bytes;
 mod copy;
 mod cuda;
+mod freed;
 mod loaded;
 mod pipeline;
 mod readable;
@@ -17,6 +18,7 @@ mod readable;
 pub use block::HostBlock;
 pub use bytes::DeviceBytes;
 pub use copy::{Move, copy_in, copy_out};
+pub use freed::detect_freed;
 pub use loaded::{Setting, may_appear, start};
 pub use pipeline::{CopyPipeline, PIPELINE_MIN};
 
@@ -75,6 +77,8 @@ pub enum DeviceError {
     Unsupported(&'static str),
     /// The host has no memory for the copy, of this many bytes.
     NoMemory(u64),
+    /// The program has freed this memory.
+    Freed(DeviceMemory),
 }
 
 impl fmt::Display for DeviceError {
@@ -91,6 +95,7 @@ impl fmt::Display for DeviceError {
             DeviceError::NoMemory(bytes) => {
                 write!(f, "the host has no memory for a copy of {bytes} bytes")
             }
+            DeviceError::Freed(memory) => write!(f, "the program has freed that {memory}"),
         }
     }
 }
@@ -98,6 +103,12 @@ impl fmt::Display for DeviceError {
 /// Returns whether the process has loaded the CUDA driver, and pointers to device memory may appear.
 pub fn has_cuda() -> bool {
     may_appear() && loaded::drivers().cuda.is_some()
+}
+
+/// Checks that an address still belongs to the allocation in which it was found. Errors: the allocation was freed.
+/// Without [`detect_freed`], the result is always `Ok`.
+pub fn check_kept(address: *const u8, memory: &DeviceMemory) -> Result<(), DeviceError> {
+    freed::check_kept(address, memory)
 }
 
 /// Returns the device memory at an address; `None` for host memory, pinned host memory included.

@@ -20,7 +20,7 @@
 enum { ALLOCATIONS = 1024, DEVICES = 2, DEPTH = 16, STREAMS = 64, EVENTS = 4096, QUEUE = 1 << 16, NAMES = 64 };
 
 enum { ATTRIBUTE_CONTEXT = 1, ATTRIBUTE_TYPE, ATTRIBUTE_DEVICE_POINTER, ATTRIBUTE_ID = 7, ATTRIBUTE_MANAGED,
-       ATTRIBUTE_ORDINAL, ATTRIBUTE_POOL = 17 };
+       ATTRIBUTE_ORDINAL, ATTRIBUTE_START = 11, ATTRIBUTE_SIZE, ATTRIBUTE_POOL = 17 };
 
 struct allocation {
     char *at, *shadow;
@@ -315,6 +315,12 @@ CUresult cuPointerGetAttributes(unsigned count, const int *names, void **values,
             break;
         case ATTRIBUTE_ORDINAL:
             *(int *)values[i] = one ? one->device : -1;
+            break;
+        case ATTRIBUTE_START:
+            *(CUdeviceptr *)values[i] = one ? (CUdeviceptr)one->at : 0;
+            break;
+        case ATTRIBUTE_SIZE:
+            *(size_t *)values[i] = one ? one->bytes : 0;
             break;
         case ATTRIBUTE_POOL:
             *(uintptr_t *)values[i] = one && one->kind == FAKE_POOL ? 0xb001 : 0;

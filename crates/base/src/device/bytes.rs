@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::copy::{Move, copy_in, copy_out};
+use super::freed::check_kept;
 use super::{DeviceError, DeviceMemory};
 use crate::layout::ByteStream;
 use crate::sync::{AtomicBool, Ordering};
@@ -46,13 +47,15 @@ impl DeviceBytes {
 impl ByteStream for DeviceBytes {
     unsafe fn read(&self, from: u64, out: *mut u8, len: usize) -> bool {
         let piece = self.piece(from, out, len);
+        let kept = check_kept(piece.device, &self.memory);
         // SAFETY: this function's contract.
-        self.is_done(unsafe { copy_in(&self.memory, |visit| visit(piece)) })
+        self.is_done(kept.and_then(|()| unsafe { copy_in(&self.memory, |visit| visit(piece)) }))
     }
 
     unsafe fn write(&self, at: u64, data: *const u8, len: usize) -> bool {
         let piece = self.piece(at, data.cast_mut(), len);
+        let kept = check_kept(piece.device, &self.memory);
         // SAFETY: this function's contract. A copy to the device only reads the host memory.
-        self.is_done(unsafe { copy_out(&self.memory, |visit| visit(piece)) })
+        self.is_done(kept.and_then(|()| unsafe { copy_out(&self.memory, |visit| visit(piece)) }))
     }
 }

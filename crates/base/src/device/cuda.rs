@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::readable::is_readable;
-use super::{DeviceError, DeviceMemory, MemoryKind};
+use super::{DeviceError, DeviceMemory, MemoryKind, freed};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::transmute_copy;
@@ -26,6 +26,8 @@ const MEMORY_TYPE: c_int = 2;
 const BUFFER_ID: c_int = 7;
 const IS_MANAGED: c_int = 8;
 const DEVICE_ORDINAL: c_int = 9;
+const RANGE_START: c_int = 11;
+const RANGE_SIZE: c_int = 12;
 const MEMPOOL_HANDLE: c_int = 17;
 
 /// `CU_MEMORYTYPE_DEVICE`.
@@ -230,10 +232,27 @@ impl Driver {
     /// error of the program.
     pub fn find(&self, address: *const u8) -> Result<Option<DeviceMemory>, DeviceError> {
         match self.query(address) {
-            Ok(found) => Ok(found),
+            Ok(Some(memory)) => {
+                if freed::is_on() {
+                    self.note_range(address, &memory);
+                }
+                Ok(Some(memory))
+            }
+            Ok(None) if freed::is_on() => freed::check_unknown(address).map(|()| None),
+            Ok(None) => Ok(None),
             Err(INVALID_VALUE | NOT_INITIALIZED | DEINITIALIZED) => Ok(None),
             Err(_) if is_readable(address) => Ok(None),
             Err(code) => Err(DeviceError::Failed("cuPointerGetAttributes", code)),
+        }
+    }
+
+    /// Keeps the range of an allocation, to detect its use after it is freed.
+    #[cold]
+    fn note_range(&self, address: *const u8, memory: &DeviceMemory) {
+        let (mut start, mut bytes) = (0_usize, 0_usize);
+        let values = [(&raw mut start).cast(), (&raw mut bytes).cast()];
+        if self.ask(&[RANGE_START, RANGE_SIZE], &values, address).is_ok() {
+            freed::note(memory, start..start.saturating_add(bytes));
         }
     }
 

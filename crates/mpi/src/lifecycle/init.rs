@@ -169,6 +169,7 @@ fn join_job(p: &Process, required: i32) -> Result<i32> {
     worker.hooks.on_no_answer = Some(crate::p2p::fault::end_without_answer);
     let worker = exit::store_mut(worker);
     let check = config.flag(Key::Check);
+    device::detect_freed(check);
     let devices = device::start(match config.choice(Key::Gpu) {
         "on" => device::Setting::On,
         "off" => device::Setting::Off,

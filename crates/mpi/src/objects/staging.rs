@@ -110,9 +110,11 @@ impl Staging {
     /// # Errors
     /// See [`Staging::load`].
     pub fn load_range(&self, from: u64, bytes: u64) -> Result {
+        let kept = device::check_kept(self.found, &self.memory);
         // SAFETY: the caller of MPI passed the buffer, and the block has space for each piece.
-        let loaded =
-            unsafe { device::copy_in(&self.memory, |visit| self.moves(from, bytes, visit)) };
+        let loaded = kept.and_then(|()| unsafe {
+            device::copy_in(&self.memory, |visit| self.moves(from, bytes, visit))
+        });
         loaded.map_err(|error| refuse(self.found, Some(self.memory), error))
     }
 
@@ -133,9 +135,11 @@ impl Staging {
         if bytes == 0 {
             return Ok(());
         }
+        let kept = device::check_kept(self.found, &self.memory);
         // SAFETY: the caller of MPI passed the buffer, and the block has space for each piece.
-        let stored =
-            unsafe { device::copy_out(&self.memory, |visit| self.moves(from, bytes, visit)) };
+        let stored = kept.and_then(|()| unsafe {
+            device::copy_out(&self.memory, |visit| self.moves(from, bytes, visit))
+        });
         stored.map_err(|error| refuse(self.found, Some(self.memory), error))
     }
 
@@ -335,6 +339,9 @@ fn refuse_call(address: *mut u8, memory: &DeviceMemory) -> Error {
 #[cold]
 pub(crate) fn refuse(address: *mut u8, memory: Option<DeviceMemory>, error: DeviceError) -> Error {
     let text = match memory {
+        _ if matches!(error, DeviceError::Freed(_)) => {
+            format!("the buffer at {address:p} cannot be used: {error}")
+        }
         Some(memory) => format!("the buffer at {address:p} is {memory}, and {error}"),
         None => format!("the buffer at {address:p} cannot be used: {error}"),
     };
@@ -342,6 +349,9 @@ pub(crate) fn refuse(address: *mut u8, memory: Option<DeviceMemory>, error: Devi
         DeviceError::NoMemory(_) => (MPI_ERR_NO_MEM, "pass smaller messages, or free host memory"),
         DeviceError::Unsupported(_) => {
             (MPI_ERR_BUFFER, "copy the data to host memory, and pass the copy")
+        }
+        DeviceError::Freed(_) => {
+            (MPI_ERR_BUFFER, "free device memory after the last call and request that uses it")
         }
         DeviceError::Failed(..) => {
             (MPI_ERR_BUFFER, "check earlier CUDA calls for errors, or copy the data to host memory")
