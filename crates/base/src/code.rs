@@ -1,9 +1,10 @@
 //! Code of the process: the loaded object at an address, and the address ranges of this library.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, OsStr, c_int, c_void};
+use crate::loaded_objects::visit_objects;
+use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -24,37 +25,21 @@ pub fn code_ranges() -> &'static CodeRanges {
     static CODE: OnceLock<CodeRanges> = OnceLock::new();
     CODE.get_or_init(|| {
         let mut code = CodeRanges { own: 0..0, fortran: 0..0 };
-        // SAFETY: `find_code` has the required type, and `code` outlives the call.
-        unsafe { libc::dl_iterate_phdr(Some(find_code), (&raw mut code).cast()) };
+        let own = code_ranges as *const () as usize;
+        visit_objects(|object| {
+            let is_fortran =
+                object.path().windows(FORTRAN_LIBRARY.len()).any(|part| part == FORTRAN_LIBRARY);
+            for (found, is_code) in object.segments() {
+                if found.contains(&own) {
+                    code.own = found;
+                } else if is_fortran && is_code {
+                    code.fortran = found;
+                }
+            }
+            ControlFlow::Continue(())
+        });
         code
     })
-}
-
-/// Stores in `code` the segments that contain this function, and the code of the Fortran entry points.
-unsafe extern "C" fn find_code(
-    object: *mut libc::dl_phdr_info, _: usize, code: *mut c_void,
-) -> c_int {
-    // SAFETY: the linker passes an object that is valid during the call. `code_ranges` passes a valid `code`.
-    unsafe {
-        let (object, code) = (&*object, &mut *code.cast::<CodeRanges>());
-        let segments = std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into());
-        let is_fortran = !object.dlpi_name.is_null()
-            && CStr::from_ptr(object.dlpi_name)
-                .to_bytes()
-                .windows(FORTRAN_LIBRARY.len())
-                .any(|part| part == FORTRAN_LIBRARY);
-        let own = find_code as *const () as usize;
-        for segment in segments.iter().filter(|s| s.p_type == libc::PT_LOAD) {
-            let start = object.dlpi_addr.wrapping_add(segment.p_vaddr) as usize;
-            let found = start..start.wrapping_add(segment.p_memsz as usize);
-            if found.contains(&own) {
-                code.own = found;
-            } else if is_fortran && segment.p_flags & libc::PF_X != 0 {
-                code.fortran = found;
-            }
-        }
-    }
-    0
 }
 
 /// Returns the loaded object, and the exported symbol, that contain an address.

@@ -38,6 +38,7 @@ pub mod heap;
 pub mod hint;
 pub mod host_topology;
 pub mod layout;
+mod loaded_objects;
 pub mod maps;
 pub mod memory;
 #[cfg(test)]

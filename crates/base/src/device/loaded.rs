@@ -2,8 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::cuda::Driver;
+use crate::loaded_objects::{LoadedObject, visit_objects};
 use crate::sync::{StaticOrdering, StaticUsize};
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::CStr;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -84,16 +86,11 @@ pub(super) fn drivers() -> Drivers {
 
 /// Returns how many objects the process has loaded in all.
 fn count_loads() -> u64 {
-    unsafe extern "C" fn read(
-        object: *mut libc::dl_phdr_info, _: usize, loads: *mut c_void,
-    ) -> c_int {
-        // SAFETY: the linker passes an object that is valid during the call; `count_loads` passes a number.
-        unsafe { *loads.cast::<u64>() = (*object).dlpi_adds };
-        1
-    }
-    let mut loads = 0_u64;
-    // SAFETY: `read` has the required type, and `loads` outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(read), (&raw mut loads).cast()) };
+    let mut loads = 0;
+    visit_objects(|object| {
+        loads = object.loads();
+        ControlFlow::Break(())
+    });
     loads
 }
 
@@ -108,50 +105,31 @@ struct Objects {
 impl Objects {
     fn list() -> Objects {
         let mut objects = Objects::default();
-        // SAFETY: `visit_object` has the required type, and `objects` outlives the call.
-        unsafe { libc::dl_iterate_phdr(Some(visit_object), (&raw mut objects).cast()) };
+        visit_objects(|object| {
+            objects.add(object);
+            ControlFlow::Continue(())
+        });
         objects
     }
-}
 
-unsafe extern "C" fn visit_object(
-    object: *mut libc::dl_phdr_info, _: usize, objects: *mut c_void,
-) -> c_int {
-    // SAFETY: the linker passes an object that is valid during the call; `Objects::list` passes its facts.
-    unsafe {
-        let (object, objects) = (&*object, &mut *objects.cast::<Objects>());
-        let path = match object.dlpi_name.is_null() {
-            true => c"",
-            false => CStr::from_ptr(object.dlpi_name),
-        };
-        let path = path.to_bytes();
+    fn add(&mut self, object: &LoadedObject<'_>) {
+        let path = object.path();
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
         for (file, vendor) in REFUSED {
             if name.starts_with(file) {
-                objects.refused = Some(vendor);
+                self.refused = Some(vendor);
             }
         }
-        let own: *const u8 = (may_appear as fn() -> bool as *const ()).cast();
         let is_system = name.starts_with(b"libc.so") || name.starts_with(b"ld-linux");
-        if !is_system && !holds(object, own) {
-            objects.can_load |= calls_dlopen(object);
+        if !is_system && !object.holds(own_address()) {
+            self.can_load |= calls_dlopen(object);
         }
     }
-    0
 }
 
-/// Returns the program headers of an object. Safety: the linker passed the object.
-unsafe fn headers(object: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
-    // SAFETY: the object has that many headers.
-    unsafe { std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) }
-}
-
-/// Returns whether an address is in a segment of an object. Safety: the linker passed the object.
-unsafe fn holds(object: &libc::dl_phdr_info, address: *const u8) -> bool {
-    let at = (address.addr() as u64).wrapping_sub(object.dlpi_addr);
-    // SAFETY: this function's contract.
-    let mut segments = unsafe { headers(object) }.iter().filter(|h| h.p_type == libc::PT_LOAD);
-    segments.any(|h| (h.p_vaddr..h.p_vaddr.saturating_add(h.p_memsz)).contains(&at))
+/// Returns an address of this library.
+fn own_address() -> usize {
+    own_address as *const () as usize
 }
 
 /// Entries of a dynamic section (System V ABI, chapter 5).
@@ -170,18 +148,18 @@ struct Rela {
     addend: i64,
 }
 
-/// Returns whether a relocation of an object names `dlopen` or `dlmopen`. Safety: the linker passed the object.
-unsafe fn calls_dlopen(object: &libc::dl_phdr_info) -> bool {
+/// Returns whether a relocation of an object names `dlopen` or `dlmopen`.
+fn calls_dlopen(object: &LoadedObject<'_>) -> bool {
     // SAFETY: the linker has mapped the object's dynamic section and the tables that it names.
     unsafe {
-        let dynamic = headers(object).iter().find(|h| h.p_type == libc::PT_DYNAMIC);
+        let dynamic = object.headers().iter().find(|h| h.p_type == libc::PT_DYNAMIC);
         let Some(dynamic) = dynamic else { return false };
         // glibc relocates the addresses in the section, except in the vDSO, and musl does not.
-        let place = |at: u64| match at < object.dlpi_addr {
-            true => object.dlpi_addr.wrapping_add(at),
+        let place = |at: u64| match at < object.base() {
+            true => object.base().wrapping_add(at),
             false => at,
         };
-        let start = object.dlpi_addr.wrapping_add(dynamic.p_vaddr);
+        let start = object.base().wrapping_add(dynamic.p_vaddr);
         let mut entry = std::ptr::with_exposed_provenance::<[u64; 2]>(start as usize);
         let mut values = [0_u64; 24];
         while (*entry)[0] != 0 {
@@ -218,25 +196,14 @@ unsafe fn calls_dlopen(object: &libc::dl_phdr_info) -> bool {
 mod tests {
     use super::*;
 
-    /// Passes the file name of each loaded object to the list, whether it is the test's, and whether it calls `dlopen`.
-    unsafe extern "C" fn list_callers(
-        object: *mut libc::dl_phdr_info, _: usize, found: *mut c_void,
-    ) -> c_int {
-        // SAFETY: the linker passes an object that is valid during the call; the test passes a list.
-        unsafe {
-            let (object, found) = (&*object, &mut *found.cast::<Vec<(String, bool, bool)>>());
-            let name = CStr::from_ptr(object.dlpi_name).to_string_lossy().into_owned();
-            let own: *const u8 = (may_appear as fn() -> bool as *const ()).cast();
-            found.push((name, holds(object, own), calls_dlopen(object)));
-        }
-        0
-    }
-
     #[test]
     fn object__calls_dlopen__is_read_from_its_relocations() {
         let mut found: Vec<(String, bool, bool)> = Vec::new();
-        // SAFETY: `list_callers` has the required type, and the list outlives the call.
-        unsafe { libc::dl_iterate_phdr(Some(list_callers), (&raw mut found).cast()) };
+        visit_objects(|object| {
+            let name = String::from_utf8_lossy(object.path()).into_owned();
+            found.push((name, object.holds(own_address()), calls_dlopen(object)));
+            ControlFlow::Continue(())
+        });
         // The test's own object calls `dlopen` to find the driver. The compiler's library does not.
         assert!(found.iter().any(|(_, own, calls)| *own && *calls), "{found:?}");
         assert!(!found.iter().any(|(name, _, calls)| name.contains("libgcc_s") && *calls));

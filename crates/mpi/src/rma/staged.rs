@@ -47,6 +47,15 @@ unsafe fn move_staged<const PUTS: bool>(p: &Process, sides: &Sides, has_request:
     finish(p, &copies, sides.win)
 }
 
+/// Performs a put or a get on a copy, and returns its request, which is complete. Safety: see ORIGIN AND RESULT.
+#[cold]
+unsafe fn move_by_request<const PUTS: bool>(p: &Process, sides: &Sides) -> Result<usize> {
+    check_epoch(p, sides.win)?;
+    // SAFETY: ORIGIN AND RESULT.
+    unsafe { move_staged::<PUTS>(p, sides, true)? };
+    request_of(p, sides.win, None)
+}
+
 /// `MPI_Put`. Errors: see [`transfer::put`], and those of a copy.
 ///
 /// # Safety
@@ -82,13 +91,11 @@ pub unsafe fn get(p: &Process, sides: &Sides) -> Result {
 pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
     // SAFETY: ORIGIN AND RESULT.
     unsafe {
-        if !device::may_appear() {
-            return request::rput(p, sides);
+        match device::may_appear() {
+            false => request::rput(p, sides),
+            true => move_by_request::<true>(p, sides),
         }
-        check_epoch(p, sides.win)?;
-        move_staged::<true>(p, sides, true)?;
     }
-    request_of(p, sides.win, None)
 }
 
 /// `MPI_Rget`. Errors: see [`get`].
@@ -98,13 +105,11 @@ pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
 pub unsafe fn rget(p: &Process, sides: &Sides) -> Result<usize> {
     // SAFETY: ORIGIN AND RESULT.
     unsafe {
-        if !device::may_appear() {
-            return request::rget(p, sides);
+        match device::may_appear() {
+            false => request::rget(p, sides),
+            true => move_by_request::<false>(p, sides),
         }
-        check_epoch(p, sides.win)?;
-        move_staged::<false>(p, sides, true)?;
     }
-    request_of(p, sides.win, None)
 }
 
 #[cold]
