@@ -150,15 +150,27 @@ def case_lines_by_topology(session):
     return None
 
 
-def case_lines_in_nonblocking_calls(session):
-    """The report counts the broadcasts, of which the program makes only nonblocking ones."""
-    env = {"FASTPATH_REPORT": "1", "FASTPATH_COLL": LINES}
-    outcome = session.mpirun(4, [session.binary("coll_lines_nonblocking")], env=env).finish()
-    if problem := outcome.problem(quiet=False):
-        return problem, outcome.text()
-    if "bcast on 4 ranks, algorithm lines" not in outcome.err:
-        return "nonblocking broadcasts do not use lines", outcome.text()
-    return None
+def _make_lines_in(form):
+    def case(session):
+        """The report counts the broadcasts, which the program makes in one form only."""
+        env = {"FASTPATH_REPORT": "1", "FASTPATH_COLL": LINES}
+        outcome = session.mpirun(4, [session.binary(f"coll_lines_{form}")], env=env).finish()
+        if problem := outcome.problem(quiet=False):
+            return problem, outcome.text()
+        if "bcast on 4 ranks, algorithm lines" not in outcome.err:
+            return f"{form} broadcasts do not use lines", outcome.text()
+        return None
+    return case
+
+
+case_lines_in_nonblocking_calls = _make_lines_in("nonblocking")
+case_lines_in_persistent_calls = _make_lines_in("persistent")
+
+
+def case_persistent_calls_through_lines_allocate_nothing(session):
+    """The program checks that a restarted call allocates no memory."""
+    outcome = session.mpirun(3, [session.binary("coll_persistent"), "lines"], env={"FASTPATH_COLL": LINES}).finish()
+    return outcome.problem(), outcome.text()
 
 
 def _make_many_ranks(ranks, words):
@@ -171,8 +183,9 @@ def _make_many_ranks(ranks, words):
     return sliced(case)
 
 
-# Blocking calls, nonblocking calls, and each call in its three forms.
-MANY_RANKS = {"": ["coll_lines", "1"], "_nonblocking": ["coll_lines_nonblocking", "1"], "_forms": ["coll_forms", "5"]}
+# Blocking calls, nonblocking calls, persistent calls, and each call in its three forms.
+MANY_RANKS = {"": ["coll_lines", "1"], "_nonblocking": ["coll_lines_nonblocking", "1"],
+              "_persistent": ["coll_lines_persistent", "1"], "_forms": ["coll_forms", "5"]}
 for _ranks in (128, 192):
     for _name, _words in MANY_RANKS.items():
         globals()[f"case_lines_of_many_ranks{_name}_{_ranks}"] = _make_many_ranks(_ranks, _words)

@@ -25,8 +25,8 @@ impl Worker {
         Ok(memory)
     }
 
-    /// Reserves memory like [`Worker::allocate_memory`], but each page takes memory only when it is touched. Used for
-    /// windows of which the program may use only a small part.
+    /// Reserves memory like [`Worker::allocate_memory`], all zero, but each page takes memory only when it is touched.
+    /// Used for windows of which the program may use only a small part.
     pub fn reserve_memory(
         &mut self, bytes: usize, align: usize,
     ) -> Result<NonNull<u8>, SegmentError> {

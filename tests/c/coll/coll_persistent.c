@@ -1,5 +1,6 @@
 /* test: ranks=1,2 variants=none
-   A restarted persistent collective allocates no memory. Any number of ranks. */
+   A restarted persistent collective allocates no memory. Any number of ranks. With an argument, only calls that use
+   shared lines if FASTPATH_COLL names them, on at least 3 ranks. */
 #define _GNU_SOURCE
 #include "../coll_check.h"
 #include <dlfcn.h>
@@ -75,8 +76,21 @@ int main(int argc, char **argv)
     MPI_Info none = MPI_INFO_NULL;
     MPI_Request request;
     int *a = ints(ranks * LONG, 1), *b = ints(ranks * LONG, 2), *counts = ints(ranks, SHORT);
+    /* Blocking calls make the lines. */
+    for (int i = 0; argc > 1 && i < 8; i++)
+        MPI_Barrier(world);
     MPI_Barrier_init(world, none, &request);
     check("barrier", request);
+    if (argc > 1) {
+        MPI_Bcast_init(a, 1, MPI_INT, 0, world, none, &request);
+        check("bcast", request);
+        MPI_Allreduce_init(a, b, SHORT, MPI_INT, MPI_SUM, world, none, &request);
+        check("allreduce", request);
+        MPI_Allgather_init(a, 1, MPI_INT, b, 1, MPI_INT, world, none, &request);
+        check("allgather", request);
+        free(a), free(b), free(counts);
+        return finish();
+    }
     for (int n = 1; n <= LONG; n *= 128) {
         MPI_Bcast_init(a, n, MPI_INT, 0, world, none, &request);
         check("bcast", request);

@@ -20,16 +20,16 @@ pub(super) struct MemberRegions {
     pub(super) keys: Vec<RemoteKey>,
 }
 
-/// Allocates `bytes` bytes at each member, lets `prepare` write the member's own, and maps those of all. Returns `None`
-/// at all members if one of them fails, or passes a false `is_ready`. Errors: those of communication.
+/// Allocates `bytes` bytes at each member, all zero, and maps those of all. Returns `None` at all members if one of
+/// them fails, or passes a false `is_ready`. Errors: those of communication.
 pub(super) fn map_members(
-    f: &Channel<'_>, bytes: usize, is_ready: bool, prepare: impl FnOnce(*mut u8),
+    f: &Channel<'_>, bytes: usize, is_ready: bool,
 ) -> Result<Option<MemberRegions>> {
     // A separate channel, so that the caller's channel keeps its deferred error.
     let f = &Channel::tagged(f.process, f.comm, f.tag);
     let worker: *mut Worker = f.process.worker()?;
     // SAFETY: the worker lives while MPI runs, and this call holds the lock. The reference ends before any message.
-    let own = LocalRegion::take(unsafe { &mut *worker }, bytes, prepare);
+    let own = LocalRegion::take(unsafe { &mut *worker }, bytes);
     let words = own.as_ref().map(|(_, key)| words_of_key(key));
     let all = gather_all(f, words.unwrap_or([0; KEY_WORDS]))?;
     // SAFETY: the worker lives while MPI runs, this call holds the lock, and no other reference is left.
@@ -65,6 +65,17 @@ fn map_all(
     Some((firsts.into(), keys))
 }
 
+/// Waits until all members have stopped reading the memory of a communicator. Returns whether one of them has a
+/// persistent request that may use it again. Equal on all members. Errors: those of communication.
+fn is_held_by_any(f: &Channel<'_>) -> Result<bool> {
+    match f.comm.lines.get().and_then(Option::as_deref) {
+        Some(mapped) if mapped.persistent_since < f.comm.persistent_sequence.get() => {
+            Ok(gather_all(f, [u64::from(mapped.is_held())])?.contains(&[1]))
+        }
+        _ => synchronize(f).map(|()| false),
+    }
+}
+
 /// Frees the memory of a communicator after all members have stopped reading it. Errors: those of communication.
 pub(crate) fn give_back(p: &Process, comm: &Comm) -> Result {
     let buffers = comm.mapped.get().and_then(|mapped| mapped.as_ref()).map(|mapped| &mapped.own);
@@ -76,7 +87,10 @@ pub(crate) fn give_back(p: &Process, comm: &Comm) -> Result {
     if buffers.is_some() || lines.is_some() {
         let f = Channel::next(p, comm);
         wait_until_idle(&f)?;
-        synchronize(&f)?;
+        if is_held_by_any(&f)? {
+            // A persistent request may start its call again, so the memory stays until the exit.
+            return Ok(());
+        }
     }
     for own in [buffers, lines].into_iter().flatten() {
         // SAFETY: the worker lives while MPI runs, and this call holds the lock.

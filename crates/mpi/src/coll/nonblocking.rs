@@ -2,11 +2,15 @@
 //! defined in `coll.rs`.
 #![allow(unsafe_code)]
 
-use super::agreement::{compare_call, refuse_call};
+mod persistent;
+
+pub(super) use persistent::{prepare, prepare_checked};
+
+use super::agreement::refuse_call;
 use super::arguments::Collective;
 use super::choose::JobProcessors;
 use super::choose::NodeMap;
-use super::fabric::{CallFabric, Fabric, drive};
+use super::fabric::{CallFabric, Fabric};
 use super::lines::outstanding::OutstandingCall;
 use super::lines::{self, Lines};
 use super::nodes::room_of;
@@ -17,6 +21,7 @@ use crate::common::spare_blocks::{FutureBlock, Spare};
 use crate::common::status::Status;
 use crate::objects::comm::Comm;
 use crate::objects::operation::AWAITS_MEMORY;
+use crate::objects::shared_lines::{PersistentLines, first_call_of};
 use crate::p2p::channel::{Channel, Ticket};
 use crate::p2p::request::{self, Operation, PollCondition};
 use crate::process::{self, Process};
@@ -25,7 +30,7 @@ use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::tag::key_context;
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::{Cell, RefCell};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -36,6 +41,8 @@ pub struct NonblockingFabric {
     comm: Rc<Comm>,
     /// Memory that earlier starts of a persistent call have released, for reuse; `None` if the call is not persistent.
     memory: Option<RefCell<Vec<SpareMemory>>>,
+    /// Lines of a persistent call, if it has some.
+    lines: Option<&'static PersistentLines>,
     only_checks: Cell<bool>,
 }
 
@@ -43,6 +50,9 @@ type SpareMemory = (NonNull<u8>, Layout);
 
 impl Drop for NonblockingFabric {
     fn drop(&mut self) {
+        if let Some(lines) = self.lines {
+            lines.is_held.set(false);
+        }
         for (at, layout) in self.memory.take().map(RefCell::into_inner).into_iter().flatten() {
             // SAFETY: `release` has stored the memory with its layout.
             unsafe { dealloc(at.as_ptr(), layout) };
@@ -59,8 +69,10 @@ impl NonblockingFabric {
     /// Makes the fabric of a persistent call. The fabric takes its tag here, not at a start: all members make their
     /// persistent calls in one order, but may start them in different orders.
     fn persistent(comm: Rc<Comm>) -> Self {
+        let number = comm.persistent_sequence.get();
         let mut persistent = NonblockingFabric::tagged(comm, Channel::take_persistent_tag);
         persistent.memory = Some(RefCell::default());
+        persistent.lines = lines::mapped::hold_persistent(&persistent.channel, number);
         persistent
     }
 
@@ -79,6 +91,7 @@ impl NonblockingFabric {
             channel: Channel::tagged(process, lasting, take_tag(&comm)),
             comm,
             memory: None,
+            lines: None,
             only_checks: Cell::new(false),
         }
     }
@@ -177,14 +190,22 @@ impl Fabric for NonblockingFabric {
         self.comm.nodes(self.channel.process)
     }
 
-    /// Members may start persistent calls in different orders, so these calls use no lines.
     fn may_line(&self) -> bool {
-        self.memory.is_none() && lines::mapped::outstanding(&self.channel).is_some()
+        match self.memory.is_none() {
+            true => lines::mapped::outstanding(&self.channel).is_some(),
+            false => self.lines.is_some(),
+        }
     }
 
+    /// A call begins lines at most once, so the numbers of a persistent call's starts are equal on all members.
     fn lines(&self) -> Result<Option<impl Lines>> {
-        let queue = lines::mapped::outstanding(&self.channel).filter(|_| self.memory.is_none());
-        Ok(queue.map(|queue| OutstandingCall::new(queue, &self.channel)))
+        let channel = &self.channel;
+        let found = match (&self.memory, self.lines) {
+            (None, _) => lines::mapped::outstanding(channel)
+                .map(|queue| (queue, first_call_of(channel.sequence()))),
+            (Some(_), lines) => lines.map(|lines| (&lines.queue, lines.begin())),
+        };
+        Ok(found.map(|(queue, call)| OutstandingCall::new(queue, channel, call)))
     }
 
     unsafe fn send(&self, to: u32, data: Buffer) -> impl Future<Output = Result> {
@@ -498,125 +519,6 @@ fn begin<F: Future<Output = Result> + 'static>(
     }
 }
 
-/// Makes an inactive persistent request of a call. Errors: those of `read` and of the checks.
-///
-/// # Safety
-/// See [`Collective::run`], from each start to its completion.
-pub(super) unsafe fn prepare<C: Collective + 'static>(
-    p: &Process, comm: Rc<Comm>, read: impl FnOnce(&Comm) -> Result<C>,
-) -> Result<usize> {
-    let f = NonblockingFabric::persistent(comm);
-    let call = {
-        // Compare the arguments here, not at a start: the messages of a start have this call's own tag, and match no
-        // message of another call.
-        let meeting = f.channel.refuse.get().map(|refuse| {
-            let meeting = Channel::next(p, &f.comm);
-            meeting.refuse.set(Some(refuse));
-            meeting
-        });
-        let read = read(&f.comm).and_then(|call| check(&f, &call).map(|()| call));
-        // Other ranks are notified of a refusal through `meeting`, if it exists, and not through `f`. A call that
-        // [`Channel::take_back`] has removed from the count needs no notice.
-        let was_taken_back = read.is_err() && f.channel.refuse.get().is_none();
-        f.channel.refuse.set(None);
-        if was_taken_back && let Some(meeting) = &meeting {
-            meeting.take_back();
-        }
-        let call = read?;
-        // Other threads may make calls during the comparison, and change the name of the call.
-        let name = p.call.get();
-        let compared = meeting.as_ref().map_or(Ok(()), |meeting| drive(compare_call(meeting)));
-        p.call.set(name);
-        compared?;
-        call
-    };
-    let calls_back = call.calls_back();
-    let kept = Rc::new((f, call));
-    let own = kept.clone();
-    let running = NonblockingCall::new(
-        p,
-        &kept.0,
-        calls_back,
-        Some(move || {
-            let kept = own.clone();
-            async move {
-                let (f, call) = &*kept;
-                f.begin();
-                // SAFETY: the buffers are valid from each start to its completion, by this function's contract.
-                unsafe { call.run(f).await }
-            }
-        }),
-    );
-    request::make_persistent_operation(p, Box::new(running))
-}
-
-/// Makes a persistent request of a call with checked arguments, which runs no functions of the program. Errors:
-/// `MPI_ERR_COMM`; `MPI_ERR_OTHER` if no request is left.
-pub(super) fn prepare_checked<F>(
-    p: &Process, comm: usize, call: impl Fn(Rc<NonblockingFabric>) -> F + 'static,
-) -> Result<usize>
-where
-    F: Future<Output = Result> + 'static,
-{
-    let f = Rc::new(NonblockingFabric::persistent(p.comm(comm)?));
-    let own = f.clone();
-    let running = NonblockingCall::new(p, &f, false, Some(move || call(own.clone())));
-    request::make_persistent_operation(p, Box::new(running))
-}
-
-/// Checks the arguments of a call without executing it.
-fn check<C: Collective>(f: &NonblockingFabric, call: &C) -> Result {
-    f.only_checks.set(true);
-    // SAFETY: the call stops before it uses a buffer.
-    let checks = pin!(unsafe { call.run(f) });
-    let polled = checks.poll(&mut Context::from_waker(Waker::noop()));
-    f.only_checks.set(false);
-    match polled {
-        Poll::Ready(result) => result,
-        Poll::Pending => Ok(()),
-    }
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
-mod tests {
-    use super::super::*;
-    use super::*;
-
-    /// Returns the bytes of a call's request, without its data.
-    fn size_of_running<C: Collective + 'static>() -> usize {
-        fn of<F, M: Fn(NonblockingFabric, C) -> F, C>(_: M) -> usize {
-            size_of::<F>() + size_of::<NonblockingCall<F, fn() -> F>>()
-        }
-        // SAFETY: the future is never polled.
-        of(|f: NonblockingFabric, call: C| async move { unsafe { call.run(&f).await } })
-    }
-
-    #[test]
-    fn request__takes_at_most_2_kib() {
-        let sizes = [
-            ("barrier", size_of_running::<Barrier>()),
-            ("bcast", size_of_running::<Bcast>()),
-            ("gather", size_of_running::<Gather>()),
-            ("gatherv", size_of_running::<Gatherv>()),
-            ("scatter", size_of_running::<Scatter>()),
-            ("scatterv", size_of_running::<Scatterv>()),
-            ("allgather", size_of_running::<Allgather>()),
-            ("allgatherv", size_of_running::<Allgatherv>()),
-            ("alltoall", size_of_running::<Alltoall>()),
-            ("alltoallv", size_of_running::<Alltoallv>()),
-            ("alltoallw", size_of_running::<Alltoallw>()),
-            ("reduce", size_of_running::<Reduce>()),
-            ("allreduce", size_of_running::<Allreduce>()),
-            ("reduce_scatter", size_of_running::<ReduceScatter>()),
-            ("reduce_scatter_block", size_of_running::<ReduceScatterBlock>()),
-            ("scan", size_of_running::<Scan>()),
-            ("exscan", size_of_running::<Exscan>()),
-            ("neighbor_alltoallw", size_of_running::<NeighborAlltoallw>()),
-        ];
-        for (name, bytes) in sizes {
-            eprintln!("{name} {bytes}");
-            assert!(bytes <= 2048, "{name} takes {bytes} bytes");
-        }
-    }
-}
+mod tests;

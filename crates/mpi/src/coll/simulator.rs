@@ -112,7 +112,8 @@ pub(crate) fn run_on<R: Send>(
                         rank,
                         nodes: NodeMap::new(hosts, JobProcessors::Own),
                         shared: SharedBuffers::new(pointers(firsts), SHARED_BYTES),
-                        lines: plan.map(|plan| SharedLines::new(pointers(line_firsts), plan)),
+                        lines: plan
+                            .map(|plan| SharedLines::new(pointers(line_firsts), plan.into())),
                     })
                 })
             })

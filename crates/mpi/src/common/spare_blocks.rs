@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 /// Granularity of block sizes, in bytes.
 const STEP: usize = 256;
 /// Number of block sizes for which free blocks are kept.
-const SIZES: usize = 8;
+const SIZES: usize = 16;
 /// Maximum number of free blocks that are kept of each size.
 const KEPT: usize = 64;
 const ALIGN: usize = 64;

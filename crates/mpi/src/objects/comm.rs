@@ -64,7 +64,7 @@ pub struct Comm {
     /// Number of the next collective call, equal on all members.
     pub collective_sequence: Cell<u64>,
     /// Number of the next persistent collective call, equal on all members.
-    pub(crate) persistent_sequence: Cell<u32>,
+    pub(crate) persistent_sequence: Cell<u64>,
     /// Number of the next tag for partitions that this process sends.
     pub(crate) partition_tags: Cell<u32>,
     /// Contexts for duplicates, equal on all members.

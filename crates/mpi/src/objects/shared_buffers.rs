@@ -97,12 +97,9 @@ pub(crate) struct LocalRegion {
 }
 
 impl LocalRegion {
-    /// Allocates `bytes` bytes, lets `prepare` write them, and exposes them to the other members.
-    pub(crate) fn take(
-        worker: &mut Worker, bytes: usize, prepare: impl FnOnce(*mut u8),
-    ) -> Option<(LocalRegion, PackedKey)> {
+    /// Allocates `bytes` bytes, all zero, and exposes them to the other members.
+    pub(crate) fn take(worker: &mut Worker, bytes: usize) -> Option<(LocalRegion, PackedKey)> {
         let memory = worker.reserve_memory(bytes, ALIGN).ok()?;
-        prepare(memory.as_ptr());
         // SAFETY: the memory stays allocated until `give_back`.
         let exposed = unsafe { worker.expose_memory(memory.as_ptr(), bytes) };
         let own = LocalRegion { address: memory.addr().get(), region: exposed.id };

@@ -8,13 +8,16 @@
 //! low bits, the number of the part. A long collective call has several parts. All members count each collective call,
 //! so the numbers agree even after one member has refused a call or has used messages. The n of the layout is the sum
 //! of both.
+//!
+//! Pages of new memory are zero and take memory only when they are used, so nothing clears them.
 #![allow(unsafe_code)]
 
 use super::shared_buffers::LocalRegion;
 use crate::coll_choice::line_plan::{LinePlan, MAX_ROUNDS, Readers, STEP_BYTES, TREE_STEPS};
 use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_protocol::rma::RemoteKey;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
 
 /// Maximum bytes of data in the line of a header.
 pub(crate) const LINE_BYTES: usize = 56;
@@ -26,8 +29,18 @@ const STEP_AREA: usize = STEP_BYTES + HEADER;
 const AREA: usize = MAX_ROUNDS * STEP_AREA;
 const LINES_AT: usize = LINE;
 const AREAS_AT: usize = LINES_AT + LINE_SETS as usize * MAX_ROUNDS * LINE;
-/// Bytes of memory for each member.
+/// Bytes of the lines and areas of a member.
 pub(crate) const BYTES: usize = AREAS_AT + AREAS as usize * AREA;
+/// Number of persistent calls of a communicator that have lines.
+pub(crate) const PERSISTENT_CALLS: usize = 8;
+/// Number of line sets of a persistent call. They share a page with its progress.
+const PERSISTENT_SETS: u64 = 4;
+const PAGE: usize = 4096;
+const PERSISTENT_AT: usize = (2 * BYTES).next_multiple_of(PAGE);
+/// Bytes of the lines of a persistent call, which uses only the first area.
+const PERSISTENT_BYTES: usize = (AREAS_AT + AREA).next_multiple_of(PAGE);
+/// Bytes of memory for each member: lines of blocking calls, of nonblocking calls, and of persistent calls.
+pub(crate) const MEMBER_BYTES: usize = PERSISTENT_AT + PERSISTENT_CALLS * PERSISTENT_BYTES;
 /// Number of low bits of a header that hold the bytes. The number of the call is above them.
 const LENGTH_BITS: u32 = 11;
 /// Number of low bits of a call's number that count the parts of one collective call.
@@ -38,6 +51,7 @@ const LAST_PART: u64 = (1 << PART_BITS) - 1;
 const HEADER_PART_BITS: u32 = 8;
 
 const _: () = assert!(BYTES <= 64 << 10 && STEP_BYTES < 1 << LENGTH_BITS);
+const _: () = assert!(LINES_AT + PERSISTENT_SETS as usize * MAX_ROUNDS * LINE <= PAGE);
 
 /// Last use of a line, or of a step's part of an area: the call, and the readers.
 type LastUse = Cell<Option<(u64, Readers)>>;
@@ -45,7 +59,7 @@ type LastUse = Cell<Option<(u64, Readers)>>;
 /// Lines of all members of a communicator, mapped into this process.
 pub struct SharedLines {
     firsts: Box<[*mut u8]>,
-    pub(crate) plan: LinePlan,
+    pub(crate) plan: Rc<LinePlan>,
     /// Number of the last call that this member has begun.
     call: Cell<u64>,
     /// Last call that each member is known to have ended.
@@ -67,12 +81,19 @@ pub struct OutstandingLines {
     joined: Cell<u64>,
     /// Number of calls that have ended.
     left: Cell<u64>,
+    /// Members whose memory this member has read in the first call of the queue. Kept, so that calls allocate nothing.
+    pub(crate) owners: RefCell<Vec<u32>>,
 }
 
 impl OutstandingLines {
     /// Makes the lines of no call.
     pub(crate) fn new(lines: SharedLines) -> OutstandingLines {
-        OutstandingLines { lines, joined: Cell::new(0), left: Cell::new(0) }
+        OutstandingLines {
+            lines,
+            joined: Cell::new(0),
+            left: Cell::new(0),
+            owners: RefCell::default(),
+        }
     }
 
     /// Adds a call to the queue, and returns its position.
@@ -96,20 +117,95 @@ impl OutstandingLines {
     }
 }
 
+/// Lines of one persistent call. Its starts use them one after another, whatever the order in which members start
+/// several calls.
+pub struct PersistentLines {
+    pub(crate) queue: OutstandingLines,
+    starts: Cell<u64>,
+    /// Whether the request exists. It may start its call even after its communicator was freed.
+    pub(crate) is_held: Cell<bool>,
+}
+
+impl PersistentLines {
+    /// Makes the lines of the persistent call `index` from the memory of each member.
+    fn new(firsts: &[*mut u8], index: usize, plan: Rc<LinePlan>) -> PersistentLines {
+        let at = PERSISTENT_AT + index * PERSISTENT_BYTES;
+        let firsts = firsts.iter().map(|first| first.wrapping_add(at)).collect();
+        PersistentLines {
+            queue: OutstandingLines::new(SharedLines::new(firsts, plan)),
+            starts: Cell::new(0),
+            is_held: Cell::new(false),
+        }
+    }
+
+    /// Begins the next start, and returns its number, which is equal on all members.
+    pub(crate) fn begin(&self) -> u64 {
+        self.starts.set(self.starts.get() + 1);
+        call_of_start(self.starts.get())
+    }
+}
+
+/// Returns the number of a start of a persistent call. The numbers grow, and select the first line sets and area.
+fn call_of_start(start: u64) -> u64 {
+    // Selects the next line set and the first area.
+    const STEP: u64 = 2 * LINE_SETS + 1;
+    const _: () = assert!(STEP.is_multiple_of(AREAS));
+    let cycle = (STEP * PERSISTENT_SETS).next_multiple_of(LINE_SETS * AREAS);
+    first_call_of(start / PERSISTENT_SETS * cycle + start % PERSISTENT_SETS * STEP)
+}
+
 /// Lines of a communicator, and the memory behind them.
 pub struct MappedLines {
     pub(crate) lines: SharedLines,
     pub(crate) outstanding: OutstandingLines,
     /// Number of the collective call that made the lines. Nonblocking calls after it use them.
     pub(crate) since: u64,
+    /// Lines of the first persistent calls after number `persistent_since`.
+    pub(crate) persistent: [OnceCell<PersistentLines>; PERSISTENT_CALLS],
+    pub(crate) persistent_since: u64,
     pub(crate) own: LocalRegion,
     /// Keys that keep the memory of the other members mapped.
     pub(crate) _keys: Vec<RemoteKey>,
 }
 
+impl MappedLines {
+    /// Makes the lines of all calls from the memory of each member: `regions` with the own region, and keys of the
+    /// others. `since` and `persistent_since` number the collective and the persistent calls before.
+    pub(crate) fn new(
+        firsts: Box<[*mut u8]>, (own, keys): (LocalRegion, Vec<RemoteKey>), plan: LinePlan,
+        (since, persistent_since): (u64, u64),
+    ) -> MappedLines {
+        let plan = Rc::new(plan);
+        let others = firsts.iter().map(|first| first.wrapping_add(BYTES)).collect();
+        MappedLines {
+            outstanding: OutstandingLines::new(SharedLines::new(others, plan.clone())),
+            lines: SharedLines::new(firsts, plan),
+            since,
+            persistent: Default::default(),
+            persistent_since,
+            own,
+            _keys: keys,
+        }
+    }
+
+    /// Returns the lines of the persistent call `number`, if it has some. Equal on all members.
+    pub(crate) fn hold_persistent(&self, number: u64) -> Option<&PersistentLines> {
+        let index = usize::try_from(number.checked_sub(self.persistent_since)?).ok()?;
+        let make = || PersistentLines::new(&self.lines.firsts, index, self.lines.plan.clone());
+        let lines = self.persistent.get(index)?.get_or_init(make);
+        lines.is_held.set(true);
+        Some(lines)
+    }
+
+    /// Returns whether a persistent request of this member may use its lines again.
+    pub(crate) fn is_held(&self) -> bool {
+        self.persistent.iter().filter_map(OnceCell::get).any(|lines| lines.is_held.get())
+    }
+}
+
 impl SharedLines {
-    /// Makes the lines from the memory of each member.
-    pub(crate) fn new(firsts: Box<[*mut u8]>, plan: LinePlan) -> SharedLines {
+    /// Makes the lines from the memory of each member, which is zero.
+    pub(crate) fn new(firsts: Box<[*mut u8]>, plan: Rc<LinePlan>) -> SharedLines {
         SharedLines {
             ended: firsts.iter().map(|_| Cell::new(0)).collect(),
             firsts,
@@ -120,20 +216,6 @@ impl SharedLines {
             area_uses: Default::default(),
             #[cfg(test)]
             progress_reads: Default::default(),
-        }
-    }
-
-    /// Prepares the memory of a member before others map it.
-    ///
-    /// # Safety
-    /// `memory` has [`BYTES`] writable bytes, aligned to 64, that no other code uses.
-    pub(crate) unsafe fn clear(memory: *mut u8) {
-        // SAFETY: all offsets are below `BYTES`.
-        unsafe {
-            memory.write_bytes(0, AREAS_AT);
-            for step in 0..AREAS as usize * MAX_ROUNDS {
-                memory.add(AREAS_AT + step * STEP_AREA).write_bytes(0, HEADER);
-            }
         }
     }
 
@@ -309,5 +391,31 @@ impl SharedLines {
     /// Returns the address of a member's data of a step.
     pub(crate) fn data_address(&self, rank: u32, call: u64, step: u32, bytes: usize) -> usize {
         self.address(rank, call, step, bytes).addr() + HEADER
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_of_a_persistent_call__use_the_first_sets_and_one_area() {
+        let mut before = 0;
+        for start in 1..100 {
+            let call = call_of_start(start);
+            assert!(call > before && call & LAST_PART == 0);
+            assert_eq!(position(call) % LINE_SETS, start % PERSISTENT_SETS);
+            assert_eq!(position(call) % AREAS, 0);
+            before = call;
+        }
+    }
+
+    #[test]
+    fn lines_before_long_data__take_at_most_64_kib_of_a_member() {
+        let lines = 2 * AREAS_AT.next_multiple_of(PAGE) + PERSISTENT_CALLS * PAGE;
+        // The lines of nonblocking calls do not begin at a page.
+        assert!(lines + PAGE <= 64 << 10);
+        assert!(MEMBER_BYTES + super::super::shared_buffers::BYTES <= 1 << 20);
     }
 }

@@ -121,7 +121,7 @@ impl<'a> Channel<'a> {
     }
 
     fn next_persistent_tag(comm: &Comm) -> i32 {
-        FIRST_PERSISTENT_TAG - (comm.persistent_sequence.get() % TAGS) as i32
+        FIRST_PERSISTENT_TAG - (comm.persistent_sequence.get() % u64::from(TAGS)) as i32
     }
 
     /// Returns the tag of the next collective call on `comm`. Does not count the call; see [`Channel::advance`].

@@ -108,8 +108,8 @@ impl Arena {
         self.allocate_whole(bytes, align, true)
     }
 
-    /// Allocates pages that are backed on first access, as by the C library's allocator. If the job's file is not in
-    /// memory, pages are backed at once, because a later shortage would end the process by a signal.
+    /// Allocates pages, all zero, that are backed on first access, as by the C library's allocator. If the job's file
+    /// is not in memory, pages are backed at once, because a later shortage would end the process by a signal.
     ///
     /// # Errors
     /// An error of [`Arena::allocate`], or too little memory available at the time of the call.
@@ -259,11 +259,15 @@ impl Arena {
 
     fn remove(&mut self, base: usize) {
         if let Some(ArenaPiece { offset, mapping, .. }) = self.pieces.remove(&base) {
-            let bytes = mapping.len() as u64;
+            let bytes = mapping.len();
+            let given_back = self.domain.job.segment().give_back(self.start + offset, bytes as u64);
+            if given_back.is_err() {
+                // The pages stay backed and are reused, so they must be zero like new ones.
+                // SAFETY: the mapping has `bytes` writable bytes, which no allocation uses any more.
+                unsafe { mapping.base().as_ptr().write_bytes(0, bytes) };
+            }
             drop(mapping);
-            // Pages that the kernel does not take back stay backed and are reused.
-            let _ = self.domain.job.segment().give_back(self.start + offset, bytes);
-            self.extents.put(offset, bytes);
+            self.extents.put(offset, bytes as u64);
         }
     }
 
@@ -310,6 +314,19 @@ mod tests {
         })
         .unwrap();
         seen
+    }
+
+    #[test]
+    fn reserved_memory__is_zero_after_use() {
+        let mut arena = Arena::new(domain());
+        for _ in 0..2 {
+            let at = arena.reserve(1 << 20, 1).unwrap();
+            // SAFETY: the memory has 1 MiB.
+            let memory = unsafe { std::slice::from_raw_parts(at.as_ptr(), 1 << 20) };
+            assert!(memory.iter().all(|&byte| byte == 0));
+            fill(at, 7, 1 << 20);
+            assert!(arena.free(at.addr().get()));
+        }
     }
 
     #[test]

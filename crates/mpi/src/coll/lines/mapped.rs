@@ -8,7 +8,7 @@ use crate::common::consts::MPI_ERR_OTHER;
 use crate::common::error::{Error, Result, SAME_ON_ALL_RANKS};
 use crate::common::lock;
 use crate::objects::shared_lines::{
-    BYTES, MappedLines, OutstandingLines, SharedLines, first_call_of,
+    MEMBER_BYTES, MappedLines, OutstandingLines, PersistentLines, first_call_of,
 };
 use crate::p2p::channel::Channel;
 use crate::p2p::channel::deadlock;
@@ -75,6 +75,16 @@ pub(in super::super) fn outstanding<'c>(f: &Channel<'c>) -> Option<&'c Outstandi
     may.then_some(&mapped.outstanding)
 }
 
+/// Returns the lines of the persistent call `number` of the channel's communicator. The first calls after the blocking
+/// call that made the lines have some. Equal on all members. With checks there are none, because each start compares
+/// its arguments first.
+pub(in super::super) fn hold_persistent<'c>(
+    f: &Channel<'c>, number: u64,
+) -> Option<&'c PersistentLines> {
+    let mapped = f.comm.lines.get()?.as_deref()?;
+    f.process.checks().is_none().then(|| mapped.hold_persistent(number))?
+}
+
 /// Waits until the nonblocking calls of a communicator that is about to be freed use no lines.
 pub(in super::super) fn wait_until_idle(f: &Channel<'_>) -> Result {
     let Some(Some(mapped)) = f.comm.lines.get() else { return Ok(()) };
@@ -111,23 +121,11 @@ pub(in super::super) fn end_failed(f: &Channel<'_>) {
 #[inline(never)]
 fn make(f: &Channel<'_>) -> Result {
     let places = places_of(f);
-    let plan = || LinePlan::new(f.comm.rank, &places, &LineCosts::USUAL);
-    let plans = plan().zip(plan());
-    // SAFETY: the region is as long as required, and no other member has mapped it yet.
-    let clear = |at: *mut u8| unsafe {
-        SharedLines::clear(at);
-        SharedLines::clear(at.wrapping_add(BYTES));
-    };
-    let regions = map_members(f, 2 * BYTES, plans.is_some(), clear)?;
-    let mapped = regions.zip(plans).map(|(regions, (plan, other))| {
-        let others = regions.firsts.iter().map(|first| first.wrapping_add(BYTES)).collect();
-        Box::new(MappedLines {
-            outstanding: OutstandingLines::new(SharedLines::new(others, other)),
-            since: f.sequence(),
-            lines: SharedLines::new(regions.firsts, plan),
-            own: regions.own,
-            _keys: regions.keys,
-        })
+    let plan = LinePlan::new(f.comm.rank, &places, &LineCosts::USUAL);
+    let regions = map_members(f, MEMBER_BYTES, plan.is_some())?;
+    let mapped = regions.zip(plan).map(|(regions, plan)| {
+        let since = (f.sequence(), f.comm.persistent_sequence.get());
+        Box::new(MappedLines::new(regions.firsts, (regions.own, regions.keys), plan, since))
     });
     _ = f.comm.lines.set(mapped);
     Ok(())

@@ -1,7 +1,8 @@
-//! Shared lines in a nonblocking call, which is polled and never waits.
+//! Shared lines in a nonblocking or persistent call, which is polled and never waits.
 //!
 //! The nonblocking calls of a communicator use its lines one after another, in the order of their starts. The order is
-//! equal on all members, so each member waits only for calls that all others have started or will start before.
+//! equal on all members, so each member waits only for calls that all others have started or will start before. Each
+//! persistent call has its own lines, because members may start several of them in different orders.
 #![allow(unsafe_code)]
 
 use super::Lines;
@@ -9,14 +10,14 @@ use super::member::take_found;
 use crate::coll_choice::line_plan::{LinePlan, Readers};
 use crate::common::error::Result;
 use crate::objects::operation::AWAITS_MEMORY;
-use crate::objects::shared_lines::{OutstandingLines, SharedLines, first_call_of};
+use crate::objects::shared_lines::{OutstandingLines, SharedLines};
 use crate::p2p::channel::Channel;
 use crate::p2p::fault;
 use crate::process::failures;
 use fastpath_base::sync::{Ordering, compiler_fence};
 use fastpath_protocol::Fault;
 use fastpath_protocol::buffer::Buffer;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::task::Poll;
 
@@ -27,8 +28,6 @@ pub(crate) struct OutstandingCall<'l> {
     call: u64,
     /// Position in the queue, once the call has used the lines or has waited for them.
     position: Cell<Option<u64>>,
-    /// Members whose memory this member has read.
-    owners: RefCell<Vec<u32>>,
     /// Whether an awaited member had left at the last poll.
     has_left: Cell<bool>,
 }
@@ -41,7 +40,7 @@ impl Drop for OutstandingCall<'_> {
             // ORDERING: the loads of `wake` stay behind the store; partner is the fence of a sleeper (`fence_others`).
             compiler_fence(Ordering::SeqCst);
             // The owner of memory that this member has read may wait for the end of the call.
-            self.owners.take().into_iter().for_each(|rank| self.wake(rank));
+            self.queue.owners.borrow_mut().drain(..).for_each(|rank| self.wake(rank));
             if !self.queue.is_idle() {
                 // The next call of this member may have been polled before this one ended, in a thread about to sleep.
                 self.wake(self.lines().plan.rank());
@@ -51,13 +50,15 @@ impl Drop for OutstandingCall<'_> {
 }
 
 impl<'l> OutstandingCall<'l> {
-    pub(crate) fn new(queue: &'l OutstandingLines, channel: &'l Channel<'static>) -> Self {
+    /// Makes the object of a call with the number `call`, which is equal on all members.
+    pub(crate) fn new(
+        queue: &'l OutstandingLines, channel: &'l Channel<'static>, call: u64,
+    ) -> Self {
         OutstandingCall {
             queue,
             channel,
-            call: first_call_of(channel.sequence()),
+            call,
             position: Cell::new(None),
-            owners: RefCell::default(),
             has_left: Cell::new(false),
         }
     }
@@ -165,7 +166,7 @@ impl Lines for OutstandingCall<'_> {
         mut take: impl FnMut(usize, *const u8),
     ) -> Result {
         self.wait_for_turn().await;
-        self.owners.borrow_mut().extend_from_slice(from);
+        self.queue.owners.borrow_mut().extend_from_slice(from);
         let pending = Cell::new(u64::MAX >> (64 - from.len()));
         let (wait, step) = (&self.channel, (self.call, step));
         poll_fn(|_| {

@@ -20,7 +20,7 @@ pub(in super::super) fn may_be_there(f: &Channel<'_>) -> bool {
 pub(in super::super) fn buffers<'a>(f: &Channel<'a>) -> Result<Option<&'a SharedBuffers>> {
     let comm = f.comm;
     if comm.mapped.get().is_none() {
-        let regions = map_members(f, BYTES, true, |_| {})?;
+        let regions = map_members(f, BYTES, true)?;
         _ = comm.mapped.set(regions.map(|regions| {
             Box::new(MappedBuffers {
                 buffers: SharedBuffers::new(regions.firsts, BUFFER_BYTES),

@@ -107,7 +107,7 @@ impl<'m> Host<'m> {
         let firsts: Vec<*mut u8> = memory.iter_mut().map(|m| m.0.as_mut_ptr()).collect();
         let lines = |rank| {
             let plan = LinePlan::new(rank, &places, costs)?;
-            Some(SharedLines::new(firsts.clone().into(), plan))
+            Some(SharedLines::new(firsts.clone().into(), plan.into()))
         };
         let lines = (0..ranks).map(lines).collect::<Option<Vec<_>>>()?;
         let buffer = |_| vec![0u64; shared_buffers::BYTES / 8];

@@ -127,7 +127,7 @@ fn two_processors__are_measured_beside_the_simulation() {
             .map(|rank| {
                 let plan = LinePlan::new(rank, &[CachePlace::default(); 2], &LineCosts::USUAL);
                 let firsts = firsts.iter().map(|&at| with_exposed_provenance_mut(at)).collect();
-                Mutex::new(SendLines(SharedLines::new(firsts, plan.unwrap())))
+                Mutex::new(SendLines(SharedLines::new(firsts, plan.unwrap().into())))
             })
             .collect();
         let measured = measure(|rank| {
