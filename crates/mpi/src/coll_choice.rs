@@ -33,6 +33,7 @@
 mod asked;
 pub(crate) mod hosts;
 mod kept;
+mod line_pieces;
 pub(crate) mod line_plan;
 mod line_tree;
 pub(crate) mod nodes;

@@ -36,8 +36,8 @@ pub trait Lines {
     /// Returns the number of the call.
     fn number(&self) -> u64;
 
-    /// Waits until all other members have ended a call.
-    fn wait_for_end(&self, call: u64) -> impl Future<Output = Result>;
+    /// Waits until some of the other members have ended a call.
+    fn wait_for_end(&self, call: u64, readers: Readers) -> impl Future<Output = Result>;
 
     /// Publishes `bytes` bytes, which `fill` writes, as this member's data of a step. The data stays until all
     /// `readers` have ended the call. Waits until the readers of the memory's earlier data have ended that call.
@@ -83,7 +83,7 @@ impl Lines for NoLines {
         match *self {}
     }
 
-    async fn wait_for_end(&self, _: u64) -> Result {
+    async fn wait_for_end(&self, _: u64, _: Readers) -> Result {
         match *self {}
     }
 

@@ -21,6 +21,7 @@ use super::lines::{self, Lines};
 use super::local::Reduction;
 use super::ring::{Deal, deal_evenly};
 use super::vector::Vector;
+use crate::coll_choice::line_plan::Readers;
 use crate::common::consts::MPI_ERR_TRUNCATE;
 use crate::common::error::{Error, Result, SAME_ON_ALL_RANKS};
 pub(super) use crate::objects::shared_buffers::SharedBuffers;
@@ -74,7 +75,7 @@ impl<'f, F: Fabric> SharedRun<'f, F> {
                 self.next_turn = Some(number + 1);
                 let turn = self.buffers.turn_of(number);
                 if let Some(before) = turn.note_reading(lines.number()) {
-                    lines.wait_for_end(before).await?;
+                    lines.wait_for_end(before, Readers::All).await?;
                 }
                 turn
             }

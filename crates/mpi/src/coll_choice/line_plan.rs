@@ -11,6 +11,7 @@
 
 pub(crate) use super::line_tree::{CachePlace, LineCosts, TREE_STEPS};
 
+use super::line_pieces::{PieceSource, PieceTrees};
 use super::line_tree::{Branching, TreePlaces};
 use super::tree::{Actors, Branch, branches, count};
 use std::cell::OnceCell;
@@ -115,6 +116,7 @@ impl Collecting {
 pub struct LinePlan {
     rank: u32,
     tree: TreePlaces,
+    pieces: OnceCell<PieceTrees>,
     /// Ranks by position, and the radices of the digits of a position, of `any_order`.
     order: Box<[u32]>,
     radices: Box<[u32]>,
@@ -143,6 +145,10 @@ pub enum Readers {
     Parent(u32),
     /// Rank whose number differs in one bit, if there is such a rank: index of the bit.
     Twin(u32),
+    /// Ranks that copy a piece of a long broadcast from this rank's buffer: root, index of the piece.
+    OfPiece(u32, u32),
+    /// All other ranks.
+    All,
 }
 
 impl LinePlan {
@@ -171,6 +177,7 @@ impl LinePlan {
         Some(LinePlan {
             rank,
             tree: TreePlaces::new(places, costs),
+            pieces: OnceCell::new(),
             any_order: rounds(rank, &order, &any_order),
             in_order: rounds(rank, &by_rank, &in_order),
             order: order.into(),
@@ -238,6 +245,22 @@ impl LinePlan {
         parents
     }
 
+    fn pieces(&self) -> &PieceTrees {
+        self.pieces.get_or_init(|| PieceTrees::new(&self.tree.places, &self.tree.parts))
+    }
+
+    /// Returns this rank's source of a piece of the broadcast from `root`, and the number of leaders between the root
+    /// and this rank, counted to the largest number if this rank leads no group; `None` for the root.
+    pub(crate) fn piece_source(&self, root: u32, piece: u32) -> Option<(PieceSource, u32)> {
+        let source = self.pieces().source(self.rank, root, piece)?;
+        Some((source, self.pieces().distance(source)))
+    }
+
+    /// Returns the largest number of leaders between the root and a rank.
+    pub(crate) fn piece_depth(&self) -> u32 {
+        self.pieces().depth()
+    }
+
     /// Calls `visit` for each of the readers.
     #[inline]
     pub(crate) fn each_reader(&self, readers: Readers, mut visit: impl FnMut(u32)) {
@@ -248,6 +271,12 @@ impl LinePlan {
             Readers::ChildrenOf(root, step) => self.branching(root).children_of(step),
             Readers::Parent(root) => self.collecting(root).parent.as_slice(),
             Readers::Twin(bit) => &[self.rank ^ (1 << bit)],
+            Readers::OfPiece(root, piece) => {
+                return self.pieces().each_child(self.rank, root, piece, &mut visit);
+            }
+            Readers::All => {
+                return (0..self.ranks()).filter(|&rank| rank != self.rank).for_each(visit);
+            }
         };
         if matches!(readers, Readers::Twin(_)) && ranks[0] >= self.ranks() {
             return;

@@ -68,9 +68,9 @@ impl Branching {
 /// Groups of ranks in broadcasts.
 #[derive(Debug)]
 pub(super) struct TreePlaces {
-    places: Box<[CachePlace]>,
+    pub(super) places: Box<[CachePlace]>,
     /// Part of the L3 of each rank. Numbers are unique on the host.
-    parts: Box<[u32]>,
+    pub(super) parts: Box<[u32]>,
     /// Whether L3s have leaders. Otherwise their ranks read a line of the leader of the socket.
     has_l3_leaders: bool,
 }

@@ -122,7 +122,7 @@ pub(in super::super) async unsafe fn scatter<'a, F: Fabric, L: Lines>(
         unsafe {
             if let Some(block) = &block {
                 if let Some(before) = turn.note_reading(lines.number()) {
-                    lines.wait_for_end(before).await?;
+                    lines.wait_for_end(before, Readers::All).await?;
                 }
                 for to in (0..ranks).filter(|&to| to != root) {
                     let out = block(to);

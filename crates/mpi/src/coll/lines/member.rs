@@ -124,14 +124,15 @@ impl<W: LineWait> Lines for LineCall<'_, W> {
         self.call
     }
 
-    async fn wait_for_end(&self, call: u64) -> Result {
-        for rank in (0..self.plan().ranks()).filter(|&rank| rank != self.plan().rank()) {
-            if !self.lines.has_ended(rank, call) {
+    async fn wait_for_end(&self, call: u64, readers: Readers) -> Result {
+        let mut ended = Ok(());
+        self.plan().each_reader(readers, |rank| {
+            if ended.is_ok() && !self.lines.has_ended(rank, call) {
                 let has_ended = &mut || self.lines.has_ended(rank, call);
-                self.note(self.wait.wait_for_end(rank, has_ended))?;
+                ended = self.note(self.wait.wait_for_end(rank, has_ended));
             }
-        }
-        Ok(())
+        });
+        ended
     }
 
     #[inline]

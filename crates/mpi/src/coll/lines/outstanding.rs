@@ -123,14 +123,18 @@ impl Lines for OutstandingCall<'_> {
         self.call
     }
 
-    async fn wait_for_end(&self, call: u64) -> Result {
+    async fn wait_for_end(&self, call: u64, readers: Readers) -> Result {
         self.wait_for_turn().await;
-        for rank in (0..self.plan().ranks()).filter(|&rank| rank != self.plan().rank()) {
-            let has_ended = || self.lines().has_ended(rank, call);
-            poll_fn(|_| if has_ended() { Poll::Ready(Ok(())) } else { self.suspend_for(rank) })
-                .await?;
-        }
-        Ok(())
+        poll_fn(|_| {
+            let mut late = None;
+            self.plan().each_reader(readers, |rank| {
+                if late.is_none() && !self.lines().has_ended(rank, call) {
+                    late = Some(rank);
+                }
+            });
+            late.map_or(Poll::Ready(Ok(())), |late| self.suspend_for(late))
+        })
+        .await
     }
 
     fn note_all_began(&self) {

@@ -343,10 +343,10 @@ impl Lines for LineCall<'_> {
         self.call
     }
 
-    async fn wait_for_end(&self, call: u64) -> Result {
-        let others = (0..self.rank.host.ranks()).filter(|&rank| rank != self.rank.rank);
-        let late = others.filter(|&rank| !self.lines.has_ended(rank, call));
-        let late: Vec<u32> = late.collect();
+    async fn wait_for_end(&self, call: u64, readers: Readers) -> Result {
+        let mut late = Vec::new();
+        self.plan().each_reader(readers, |rank| late.push(rank));
+        late.retain(|&rank| !self.lines.has_ended(rank, call));
         self.lines.progress_reads.take();
         self.rank.load(late.iter().map(|&rank| (LineId::Progress(rank), call))).await;
         late.iter().for_each(|&rank| assert!(self.lines.has_ended(rank, call)));

@@ -9,7 +9,7 @@ use super::super::scan::Prefix;
 use super::super::simulator::lines::{Host, LineId, Rank};
 use super::super::simulator::machine::{Machine, SharedLineCosts};
 use super::super::vector::Vector;
-use super::super::{allreduce, alltoall, barrier, bcast, gather, scan, scatter};
+use super::super::{allreduce, barrier, bcast, gather, scan, scatter};
 use crate::common::consts::{MPI_DOUBLE, MPI_UINT64_T};
 use crate::common::error::Result;
 use crate::objects::datatype::{Basic, Datatype};
@@ -292,59 +292,6 @@ fn lines__reach_the_targets() {
     assert!(missed.is_empty(), "{missed}");
 }
 
-/// Returns the time of the last rank of a broadcast of `bytes` bytes, in ns.
-fn predict_long(host: &Host<'_>, how: Bcast, bytes: u64) -> f64 {
-    let run = |call: u64| {
-        let ends = host.run(|f| async move {
-            let of_rank = |at: u64| if f.rank == 0 { call << 32 | at } else { 0 };
-            let mut buffer: Vec<u64> = (0..bytes / 8).map(of_rank).collect();
-            let vector = Vector::raw(buffer.as_mut_ptr().cast(), bytes);
-            // SAFETY: the buffer lives until the call has ended.
-            unsafe { bcast::run_by(&f, how, vector, 0).await? };
-            assert!(buffer.into_iter().eq((0..bytes / 8).map(|at| call << 32 | at)));
-            Ok(())
-        });
-        ends.into_iter().fold(0.0, f64::max)
-    };
-    run(1);
-    run(2)
-}
-
-/// Prints times of long broadcasts beside the time in which a core copies the data from another core of its socket.
-/// `FASTPATH_TEST_SCALE=1` adds hosts, for `docs/scale.md`.
-#[test]
-fn long_broadcasts__are_faster_than_by_messages() {
-    println!("| host | ranks | bytes | lines, us | one copy, us | share | messages, us |");
-    println!("|---|---|---|---|---|---|---|");
-    let (mut cases, mut sizes) = (vec![(Machine::xeon_8375c(), 64)], vec![16 << 10, 1 << 20]);
-    if std::env::var_os("FASTPATH_TEST_SCALE").is_some() {
-        cases.extend([
-            (Machine::graviton3(), 64),
-            (Machine::epyc_9754(), 128),
-            (Machine::epyc_9654(), 192),
-        ]);
-        sizes.push(64 << 10);
-    }
-    for (machine, ranks) in &cases {
-        let host = Host::new(machine, *ranks, &machine.line_costs(*ranks)).unwrap();
-        for &bytes in &sizes {
-            let copy = machine.costs.adjacent[0] * (bytes / 64) as f64;
-            let [lines, binomial, ring] = [Bcast::Lines, Bcast::Binomial, Bcast::ScatterAllgather]
-                .map(|how| predict_long(&host, how, bytes));
-            let messages = binomial.min(ring);
-            println!(
-                "| {} | {ranks} | {bytes} | {:.1} | {:.1} | {:.2} | {:.1} |",
-                machine.name,
-                lines / 1e3,
-                copy / 1e3,
-                copy / lines,
-                messages / 1e3
-            );
-            assert!(lines < messages);
-        }
-    }
-}
-
 #[derive(Debug, Clone, Copy)]
 enum RootedCall {
     Gather,
@@ -455,88 +402,6 @@ fn gather_scatter_scan__by_default__take_at_most_the_time_of_messages() {
         }
     }
     assert!(missed.is_empty(), "{missed}");
-}
-
-/// Returns the time of the last rank of an allreduce of `bytes` bytes, in ns.
-fn predict_long_allreduce(host: &Host<'_>, how: Allreduce, bytes: usize) -> f64 {
-    let datatype = Datatype::named(Basic::from_handle(MPI_UINT64_T).unwrap());
-    let red = &Reduction::new(&Op::builtin(Builtin::Sum), &datatype, MPI_UINT64_T).unwrap();
-    let ranks = u64::from(host.ranks());
-    let run = || {
-        let ends = host.run(|f| async move {
-            let mut data: Vec<u64> =
-                (0..bytes as u64 / 8).map(|at| u64::from(f.rank) + at).collect();
-            let vector = red.at(data.as_mut_ptr().cast(), bytes as u64 / 8);
-            // SAFETY: the data lives until the call has ended.
-            unsafe { allreduce::run(&f, how, red, vector, vector).await? };
-            assert!(
-                (0..).map(|at| ranks * (ranks - 1) / 2 + ranks * at).zip(data).all(|(a, b)| a == b)
-            );
-            Ok(())
-        });
-        ends.into_iter().fold(0.0, f64::max)
-    };
-    run();
-    run()
-}
-
-/// Returns the time of the last rank of an alltoall of blocks of `bytes` bytes, in ns. All blocks of a rank are the
-/// same memory, because the data of all ranks is too long.
-fn predict_long_alltoall(host: &Host<'_>, how: Alltoall, bytes: usize) -> f64 {
-    let run = || {
-        let ends = host.run(|f| async move {
-            let (mut out, mut into) = (vec![f.rank as u8; bytes], vec![0u8; bytes]);
-            let (out, into) = (out.as_mut_ptr(), into.as_mut_ptr());
-            let block = |at: *mut u8| move |_| Vector::raw(at, bytes as u64);
-            // SAFETY: the blocks live until the call has ended.
-            unsafe { alltoall::run(&f, how, &block(out), &block(into)).await }
-        });
-        ends.into_iter().fold(0.0, f64::max)
-    };
-    run();
-    run()
-}
-
-/// Prints times of long calls through shared buffers beside the time in which a core copies the bytes that it must get
-/// from other ranks. `FASTPATH_TEST_SCALE=1` adds hosts, for `docs/scale.md`.
-#[test]
-fn long_calls__take_at_least_their_copies() {
-    println!("| host | ranks | call | bytes | lines, us | copies, us | share | messages, us |");
-    println!("|---|---|---|---|---|---|---|---|");
-    let is_long = std::env::var_os("FASTPATH_TEST_SCALE").is_some();
-    let mut cases = vec![(Machine::graviton3(), if is_long { 64 } else { 8 })];
-    if is_long {
-        cases.push((Machine::xeon_8375c(), 64));
-        cases.push((Machine::epyc_9754(), 128));
-        cases.push((Machine::epyc_9654(), 192));
-    }
-    for (machine, ranks) in &cases {
-        let host = Host::new(machine, *ranks, &machine.line_costs(*ranks)).unwrap();
-        let copy = |bytes: usize| machine.costs.adjacent[0] * bytes as f64 / 64.0;
-        let others = *ranks as usize - 1;
-        let row = |call: &str, bytes: usize, lines: f64, least: f64, messages: f64| {
-            println!(
-                "| {} | {ranks} | {call} | {bytes} | {:.1} | {:.1} | {:.2} | {:.1} |",
-                machine.name,
-                lines / 1e3,
-                least / 1e3,
-                least / lines,
-                messages / 1e3
-            );
-            assert!(lines >= least);
-        };
-        let bytes = 1 << 20;
-        let [lines, halving, ring] =
-            [Allreduce::Shared, Allreduce::HalvingDoubling, Allreduce::Ring]
-                .map(|how| predict_long_allreduce(&host, how, bytes));
-        let least = 2.0 * copy(bytes) * others as f64 / f64::from(*ranks);
-        row("Allreduce", bytes, lines, least, halving.min(ring));
-        for bytes in [8 << 10, 64 << 10] {
-            let [lines, messages] = [Alltoall::Shared, Alltoall::Together]
-                .map(|how| predict_long_alltoall(&host, how, bytes));
-            row("Alltoall", bytes, lines, copy(bytes * others), messages);
-        }
-    }
 }
 
 /// Returns the times of a flat broadcast of XHC: of the root, and the means of the readers in its socket and in the

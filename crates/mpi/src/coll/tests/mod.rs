@@ -2,6 +2,7 @@
 #![allow(non_snake_case)]
 
 mod lines;
+mod long_lines;
 mod measured_lines;
 mod movement;
 mod reductions;
