@@ -12,7 +12,7 @@ const LEVELS: usize = 3;
 
 /// Groups of one level.
 #[derive(Debug)]
-struct Level {
+struct GroupLevel {
     /// Members of each group, in ascending order.
     groups: Vec<Vec<u32>>,
     /// Index of the group of each rank.
@@ -24,7 +24,7 @@ struct Level {
 /// Groups of ranks of long broadcasts.
 #[derive(Debug)]
 pub(super) struct PieceTrees {
-    levels: [Level; LEVELS],
+    levels: [GroupLevel; LEVELS],
 }
 
 /// Source of a piece for one rank.
@@ -32,7 +32,7 @@ pub(super) struct PieceTrees {
 pub(crate) struct PieceSource {
     /// Rank whose buffer this rank reads.
     pub(crate) parent: u32,
-    /// Largest group that this rank leads; `None` if it leads no group. The index counts from the socket on.
+    /// Level of the largest group that this rank leads: 0 for a socket; `None` if it leads no group.
     leads: Option<usize>,
 }
 
@@ -60,7 +60,7 @@ impl PieceTrees {
                 group_of.push(index);
             }
             above.clone_from(&group_of);
-            Level { groups, group_of, inside }
+            GroupLevel { groups, group_of, inside }
         });
         PieceTrees { levels }
     }
@@ -70,23 +70,23 @@ impl PieceTrees {
         self.levels[level].inside.iter().any(|groups| groups.len() > 1)
     }
 
-    /// Returns the number of levels with leaders above a level, or in all.
+    /// Returns the number of levels above a level that have such leaders.
     fn count_above(&self, level: usize) -> u32 {
         (0..level).filter(|&level| self.has_leaders(level)).count() as u32
     }
 
-    /// Returns the largest number of leaders between the root and a rank.
+    /// Returns the largest number of leaders between the root and any rank.
     pub(super) fn depth(&self) -> u32 {
         self.count_above(LEVELS)
     }
 
-    /// Returns the number of leaders between the root and a leader with this source; [`PieceTrees::depth`] if the rank
-    /// leads no group.
+    /// Returns the largest number of leaders between the root and the leaders of the same level as a rank with this
+    /// source; [`PieceTrees::depth`] if the rank leads no group.
     pub(super) fn distance(&self, source: PieceSource) -> u32 {
         self.count_above(source.leads.unwrap_or(LEVELS))
     }
 
-    /// Returns the leader of a group without the leader of the level above.
+    /// Returns the leader of a group that does not contain the leader of the level above.
     fn leader(&self, level: usize, group: usize, piece: u32) -> u32 {
         let members = &self.levels[level].groups[group];
         members[piece as usize % members.len()]

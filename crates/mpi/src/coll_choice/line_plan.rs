@@ -249,14 +249,14 @@ impl LinePlan {
         self.pieces.get_or_init(|| PieceTrees::new(&self.tree.places, &self.tree.parts))
     }
 
-    /// Returns this rank's source of a piece of the broadcast from `root`, and the number of leaders between the root
-    /// and this rank, counted to the largest number if this rank leads no group; `None` for the root.
+    /// Returns this rank's source of a piece of the broadcast from `root`, and the distance from the root; see
+    /// `PieceTrees::distance`. Returns `None` for the root.
     pub(crate) fn piece_source(&self, root: u32, piece: u32) -> Option<(PieceSource, u32)> {
         let source = self.pieces().source(self.rank, root, piece)?;
         Some((source, self.pieces().distance(source)))
     }
 
-    /// Returns the largest number of leaders between the root and a rank.
+    /// Returns the largest number of leaders between the root and any rank.
     pub(crate) fn piece_depth(&self) -> u32 {
         self.pieces().depth()
     }
