@@ -192,6 +192,13 @@ for _ranks in (128, 192):
 
 
 @sliced
+def case_memory_of_128_ranks(session):
+    """The program checks the shared memory of each rank."""
+    outcome = session.mpirun(128, [session.binary("coll_lines_memory")], env={"FASTPATH_COLL": LINES}, timeout=300).finish()
+    return outcome.problem(), outcome.text()
+
+
+@sliced
 def case_names_of_every_call(session):
     """Each algorithm runs if it is named, and results are right."""
     algorithms = {call: names for call, names in _algorithms().items() if len(names) > 1}
