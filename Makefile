@@ -156,12 +156,10 @@ test-tcp-all: prefix
 test-install: build
 	tests/install/run.sh '$(BUILD)'
 	tests/install/wheel.sh '$(BUILD)'
-	tests/install/deb.sh '$(BUILD)'
-	tests/install/tarball.sh '$(BUILD)'
 	tests/install/rust.sh '$(BUILD)'
 	tests/install/spack '$(BUILD)'
-	tests/install/action '$(BUILD)'
 	tests/install/conda --check
+	tests/install/sample '$(BUILD)' deb.sh tarball.sh action
 
 test-install-all: build
 	tests/install/run.sh '$(BUILD)'

@@ -48,3 +48,7 @@ class Slice:
     def has_machine_case(self, name):
         """Returns whether a case of tests/vm/cases belongs to the slice, by its name."""
         return self._has(name, MACHINE_CASES)
+
+    def choose(self, names):
+        """Returns the one of several names that belongs to the slice."""
+        return names[self._number % len(names)]

@@ -50,6 +50,11 @@ class Slices(unittest.TestCase):
             for test in map(str, range(100)):
                 self.assertEqual(sum(has(one, test) for one in kinds.values()), 1)
 
+    def test_choose__takes_one_name__and_in_some_slice_each(self):
+        tests = ["deb.sh", "tarball.sh", "action"]
+        chosen = [Slice(str(i)).choose(tests) for i in range(60)]
+        self.assertTrue(all(chosen.count(test) >= 10 for test in tests), chosen)
+
     def test_programs__with_every_slice__are_those_of_all(self):
         one = read("pt2pt_x", "ranks=1,2,3")
 
