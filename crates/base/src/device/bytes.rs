@@ -32,7 +32,8 @@ impl DeviceBytes {
         Move { device, device_stride: 0, host, host_stride: 0, len: len as u64, count: 1 }
     }
 
-    /// Returns whether a copy succeeded. Prints the first failure, because the call that fails is another process's.
+    /// Returns whether a copy succeeded. Prints the first failure, because another process has made
+    /// the failing call.
     fn is_done(&self, copied: Result<(), DeviceError>) -> bool {
         if let Err(error) = copied
             && !self.has_printed.swap(true, Ordering::Relaxed)

@@ -45,7 +45,7 @@ impl MessageCopy {
         MessageCopy::make_whole(buffer)
     }
 
-    /// Returns the copy of a message whose bytes are not packed in order; `None` for a buffer in host memory.
+    /// Returns a copy of all data of a message; `None` for a buffer in host memory.
     ///
     /// # Errors
     /// Those of [`Staging::packed`].
