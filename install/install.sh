@@ -82,9 +82,11 @@ place 755 "$root/lib/libmpifort_abi.so.1"
 link libmpifort_abi.so.1 "$root/lib/libmpifort_abi.so"
 "$build/fastpath-abigen" mpif.h > "$new"
 place 644 "$root/include/mpif.h"
+"$build/fastpath-abigen" mpif-ext.h > "$new"
+place 644 "$root/include/mpif-ext.h"
 modules=$root/share/fastpath/fortran
 mkdir -p "$modules" "$root/lib/fastpath/fortran"
-for name in mpifp_types mpi mpi_f08; do
+for name in mpifp_types mpi mpi_f08 mpi_ext mpi_f08_ext; do
     "$build/fastpath-abigen" $name.f90 > "$new"
     place 644 "$modules/$name.f90"
 done

@@ -20,8 +20,7 @@ fn generate() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=wiring.txt");
     println!("cargo:rerun-if-changed={}", entry.display());
 
-    let mut table = Table::builtin()?;
-    table.functions.extend(Table::extensions()?.functions);
+    let table = Table::with_extensions()?;
     let text = std::fs::read_to_string(root.join("wiring.txt"))?;
     let wiring = Wiring::parse("crates/abi/wiring.txt", &text, &table)?;
     let bodies = Bodies::read_folder(&entry)?;

@@ -17,7 +17,7 @@ fn main() {
 fn generate() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
-    let table = Table::builtin()?;
+    let table = Table::with_extensions()?;
     let has_lld = std::env::var("TARGET")? == "x86_64-unknown-linux-gnu";
     let names = if has_lld { AliasMethod::WeakAlias } else { AliasMethod::Jump };
     std::fs::write(out.join("ffi.rs"), fortran::emit_ffi(&table)?)?;

@@ -4,6 +4,7 @@
 use crate::ffi;
 use core::ffi::c_int;
 use fastpath_base::sync::{StaticOrdering as Ordering, StaticU32};
+use fastpath_base::tell;
 use std::sync::Once;
 
 const UNKNOWN: u32 = 0;
@@ -53,6 +54,15 @@ pub fn set_up() {
 pub fn finish_set_up() {
     if !is_ours() {
         describe_fortran();
+    }
+}
+
+/// Ends the process if the C library lacks an extension: `function` is its address there, or null.
+pub fn require(function: *const (), name: &str) {
+    // The optimizer takes the address of a function to be not null.
+    if std::hint::black_box(function).is_null() {
+        tell!("fastpath: the MPI library has no {name}; use the library libmpi_abi of Fastpath");
+        std::process::abort();
     }
 }
 

@@ -15,6 +15,9 @@ usage: fastpath-abigen header            the C header
        fastpath-abigen mpi.f90           the Fortran module mpi
        fastpath-abigen mpi_f08.f90       the Fortran module mpi_f08
                        --addresses       after each of these two: for compilers without assumed rank
+       fastpath-abigen mpif-ext.h        what mpi-ext.h has, as an include file for Fortran
+       fastpath-abigen mpi_ext.f90       the Fortran module of these, beside module mpi
+       fastpath-abigen mpi_f08_ext.f90   the Fortran module of these, beside module mpi_f08
        fastpath-abigen symbols           all exported names
        fastpath-abigen version";
 
@@ -50,6 +53,13 @@ fn run() -> Result<(), String> {
             };
             let emit = if name == "mpi.f90" { fortran::emit_mpi } else { fortran::emit_mpi_f08 };
             print(&emit(&table, buffers).map_err(|e| e.to_string())?)?;
+        }
+        ["mpif-ext.h"] => print(&fortran::emit_include_extensions())?,
+        [name @ ("mpi_ext.f90" | "mpi_f08_ext.f90")] => {
+            let all = Table::with_extensions().map_err(|e| e.to_string())?;
+            let is_f08 = name == "mpi_f08_ext.f90";
+            let emit = if is_f08 { fortran::emit_mpi_f08_ext } else { fortran::emit_mpi_ext };
+            print(&emit(&all).map_err(|e| e.to_string())?)?;
         }
         ["symbols"] => print(&(table.symbols().join("\n") + "\n"))?,
         ["version"] => print(concat!(env!("CARGO_PKG_VERSION"), "\n"))?,

@@ -54,6 +54,16 @@ impl Table {
         Ok(table)
     }
 
+    /// Parses the functions of the standard and, after them, the extensions of this project.
+    ///
+    /// # Errors
+    /// See [`Table::builtin`].
+    pub fn with_extensions() -> Result<Self, ParseError> {
+        let mut table = Self::builtin()?;
+        table.read_functions(EXTENSIONS.0, EXTENSIONS.1, "MPIX_")?;
+        Ok(table)
+    }
+
     fn read_types(&mut self, file: &str, text: &str) -> Result<(), ParseError> {
         for_each_line(file, text, |_, line| {
             let (word, rest) = split_word(line)?;

@@ -8,7 +8,7 @@
 use crate::convert::{
     comm_from, comm_to, datatype_from, datatype_to, store_error, win_from, win_to,
 };
-use crate::ffi;
+use crate::{ffi, library};
 use core::ffi::{c_int, c_void};
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -236,6 +236,8 @@ objects! {
 /// Predefined attributes of communicators and windows, by key; in C they are addresses of these values.
 const INTS: [core::ops::RangeInclusive<c_int>; 3] = [501..=507, 602..=602, 604..=605];
 const WIN_SIZE: c_int = 603;
+/// Predefined attribute of Fastpath's C library only: whether the job tolerates failures.
+const MPIX_FT: c_int = 16301;
 
 /// Gets an attribute's value by the C function; `None`: it is not set.
 unsafe fn get(
@@ -253,6 +255,7 @@ unsafe fn get(
             _ if INTS.iter().any(|keys| keys.contains(&keyval)) => {
                 i64::from(*address.cast::<c_int>())
             }
+            MPIX_FT if library::is_ours() => i64::from(*address.cast::<c_int>()),
             WIN_SIZE => *address.cast::<i64>(),
             _ => load_value(address),
         }

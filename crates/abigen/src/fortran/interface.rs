@@ -207,7 +207,7 @@ fn kind(
     Ok(match kind {
         _ if has("weights") => ArgumentKind::Weights,
         _ if has("errcodes") => ArgumentKind::ErrorCodes,
-        _ if has("logical") => ArgumentKind::Logical,
+        _ if has("logical") && !has("integer") => ArgumentKind::Logical,
         _ if has("index") => ArgumentKind::Index,
         CTypeKind::Void if has("booleans") => ArgumentKind::Booleans,
         CTypeKind::Void if has("state") => ArgumentKind::State(has("old")),

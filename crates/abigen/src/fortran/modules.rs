@@ -148,7 +148,7 @@ fn generics(all: &[Interface]) -> Vec<Generic<'_>> {
     generics
 }
 
-fn push_generic(out: &mut String, name: &str, specifics: &[Procedure]) {
+pub(super) fn push_generic(out: &mut String, name: &str, specifics: &[Procedure]) {
     _ = writeln!(out, "  interface {name}");
     for specific in specifics {
         specific.push(out, 4);

@@ -3,12 +3,16 @@
 use crate::model::Table;
 use crate::parse::ParseError;
 
+/// Start of the names of functions beyond the standard, which a table may lack.
+const EXTENSION: &str = "MPIX_";
+
 const FILE: &str = "fortran.txt";
 const TEXT: &str = include_str!("../../table/fortran.txt");
 
 /// Words about parameters; a word with `=` stands for all that start with it.
-const PARAMETER_WORDS: [&str; 23] = [
+const PARAMETER_WORDS: [&str; 24] = [
     "logical",
+    "integer",
     "index",
     "in",
     "out",
@@ -57,6 +61,7 @@ impl Rules {
     }
 
     fn parse(text: &str, table: &Table) -> Result<Self, ParseError> {
+        let has_extensions = table.functions.iter().any(|f| f.name.starts_with(EXTENSION));
         let mut lines = Vec::new();
         for (index, text) in text.lines().enumerate() {
             let text = text.trim();
@@ -64,7 +69,10 @@ impl Rules {
                 continue;
             }
             let line = Line::parse(index + 1, text)
-                .and_then(|line| line.check(table).map(|()| line))
+                .and_then(|line| match line.is_extension() && !has_extensions {
+                    true => Ok(line),
+                    false => line.check(table).map(|()| line),
+                })
                 .map_err(|message| ParseError { file: FILE.into(), line: index + 1, message })?;
             lines.push(line);
         }
@@ -126,6 +134,10 @@ impl Line {
             }
             [word, ..] => Err(format!("unknown word `{word}`")),
         }
+    }
+
+    fn is_extension(&self) -> bool {
+        self.function.starts_with(EXTENSION)
     }
 
     fn selects(&self, function: &str) -> bool {

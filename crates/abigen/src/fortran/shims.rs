@@ -1,6 +1,7 @@
 //! The entry points of `libmpifort_abi`: what Fortran calls, in Rust, over the C functions.
 
 use super::conversions::Steps;
+use super::extensions::is_extension;
 use super::ffi::{c_type, declare};
 use super::interface::{ArgumentKind, interfaces};
 use super::shim::{Shim, ident, is_buffer};
@@ -9,7 +10,8 @@ use crate::model::Table;
 use std::fmt::Write;
 
 /// Version script that exports every name of the library.
-pub const VERSION_SCRIPT: &str = "{ global: mpi_*; pmpi_*; MPI_*; PMPI_*; mpifp_*; };\n";
+pub const VERSION_SCRIPT: &str =
+    "{ global: mpi_*; pmpi_*; MPI_*; PMPI_*; mpix_*; pmpix_*; MPIX_*; PMPIX_*; mpifp_*; };\n";
 
 /// Generates the module of all entry points. It uses these modules of `fastpath-abifort`: `convert`, `ffi`,
 /// `handwritten`, `library`, `refusal`, `section`, `special_addresses`, `text`.
@@ -121,6 +123,11 @@ impl Shim<'_> {
     fn emit_body(&self, symbol: &str, is_f08: bool, out: &mut String) -> Result<(), String> {
         let function = &self.interface.function;
         let params = self.params(false);
+        if is_extension(self.interface) {
+            // A C library without the extension can be loaded too.
+            let name = format!("{}{}", self.prefix, function.name);
+            _ = writeln!(out, "core::arch::global_asm!(\".weak {name}\");");
+        }
         self.open(symbol, &params, out);
         let call = format!("ffi::{}{}", self.prefix, function.name);
         if self.interface.is_handwritten {
@@ -138,6 +145,10 @@ impl Shim<'_> {
                 }
                 None => steps.arguments.push("0".into()),
             }
+        }
+        if is_extension(self.interface) {
+            let name = format!("{}{}", self.prefix, function.name);
+            _ = writeln!(out, "    crate::library::require({call} as *const (), \"{name}\");");
         }
         if matches!(function.section.as_str(), "init" | "abi")
             || function.name == "MPI_Session_init"
