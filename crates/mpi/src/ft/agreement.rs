@@ -98,8 +98,8 @@ struct Round {
     requested: MemberSet,
     /// Receiver of the last UP, and whether it was [`AgreementMessage::Known`].
     reported: Option<(usize, bool)>,
-    /// Other members than the children in the tree without failures that regard this member as their parent. It may not
-    /// know yet that the members between have failed.
+    /// Members that regard this member as their parent, without its children in the tree of all members. This member
+    /// may not know yet that the members between have failed.
     attached: MemberSet,
     /// Members to which the decision of this root was sent. Only for [`Guarantee::Uniform`].
     informed: MemberSet,
