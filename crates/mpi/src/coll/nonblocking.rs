@@ -96,7 +96,11 @@ impl NonblockingFabric {
         }
     }
 
+    /// Begins a start. All members start a persistent call equally often, so the numbers of its starts agree.
     fn begin(&self) {
+        if let Some(lines) = self.lines {
+            lines.begin();
+        }
         let is_unchecked = self.channel.process.checks().is_some() && !self.comm.is_inter();
         self.channel.refuse.set(is_unchecked.then_some(refuse_call));
     }
@@ -197,13 +201,12 @@ impl Fabric for NonblockingFabric {
         }
     }
 
-    /// A call begins lines at most once, so the numbers of a persistent call's starts are equal on all members.
     fn lines(&self) -> Result<Option<impl Lines>> {
         let channel = &self.channel;
         let found = match (&self.memory, self.lines) {
             (None, _) => lines::mapped::outstanding(channel)
                 .map(|queue| (queue, first_call_of(channel.sequence()))),
-            (Some(_), lines) => lines.map(|lines| (&lines.queue, lines.begin())),
+            (Some(_), lines) => lines.map(|lines| (&lines.queue, lines.call())),
         };
         Ok(found.map(|(queue, call)| OutstandingCall::new(queue, channel, call)))
     }

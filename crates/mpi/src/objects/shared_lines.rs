@@ -81,7 +81,7 @@ pub struct OutstandingLines {
     joined: Cell<u64>,
     /// Number of calls that have ended.
     left: Cell<u64>,
-    /// Members whose memory this member has read in the first call of the queue. Kept, so that calls allocate nothing.
+    /// Members whose memory this member has read in the call whose turn it is. Kept, so that calls allocate nothing.
     pub(crate) owners: RefCell<Vec<u32>>,
 }
 
@@ -138,9 +138,13 @@ impl PersistentLines {
         }
     }
 
-    /// Begins the next start, and returns its number, which is equal on all members.
-    pub(crate) fn begin(&self) -> u64 {
+    /// Begins the next start.
+    pub(crate) fn begin(&self) {
         self.starts.set(self.starts.get() + 1);
+    }
+
+    /// Returns the number of the last start, which is equal on all members.
+    pub(crate) fn call(&self) -> u64 {
         call_of_start(self.starts.get())
     }
 }
@@ -160,7 +164,7 @@ pub struct MappedLines {
     pub(crate) outstanding: OutstandingLines,
     /// Number of the collective call that made the lines. Nonblocking calls after it use them.
     pub(crate) since: u64,
-    /// Lines of the first persistent calls after number `persistent_since`.
+    /// Lines of the first persistent calls from number `persistent_since` on.
     pub(crate) persistent: [OnceCell<PersistentLines>; PERSISTENT_CALLS],
     pub(crate) persistent_since: u64,
     pub(crate) own: LocalRegion,
@@ -169,8 +173,8 @@ pub struct MappedLines {
 }
 
 impl MappedLines {
-    /// Makes the lines of all calls from the memory of each member: `regions` with the own region, and keys of the
-    /// others. `since` and `persistent_since` number the collective and the persistent calls before.
+    /// Makes the lines of all calls from the memory of each member, the own region, and the keys of the others. `since`
+    /// is the number of the collective call, and `persistent_since` that of the next persistent call.
     pub(crate) fn new(
         firsts: Box<[*mut u8]>, (own, keys): (LocalRegion, Vec<RemoteKey>), plan: LinePlan,
         (since, persistent_since): (u64, u64),
@@ -413,9 +417,9 @@ mod tests {
 
     #[test]
     fn lines_before_long_data__take_at_most_64_kib_of_a_member() {
-        let lines = 2 * AREAS_AT.next_multiple_of(PAGE) + PERSISTENT_CALLS * PAGE;
         // The lines of nonblocking calls do not begin at a page.
-        assert!(lines + PAGE <= 64 << 10);
-        assert!(MEMBER_BYTES + super::super::shared_buffers::BYTES <= 1 << 20);
+        const LINES: usize = 2 * AREAS_AT.next_multiple_of(PAGE) + PAGE + PERSISTENT_CALLS * PAGE;
+        const { assert!(LINES <= 64 << 10) };
+        const { assert!(MEMBER_BYTES + super::super::shared_buffers::BYTES <= 1 << 20) };
     }
 }
