@@ -139,6 +139,17 @@ pub(super) trait BlockArray {
     }
 }
 
+/// Returns a copy of a buffer in device memory, or the buffer itself if it is in host memory or `MPI_IN_PLACE`.
+#[inline]
+fn staged_buffer(
+    p: &Process, buf: *mut u8, used: Use, parts: impl FnOnce() -> Vec<Part>,
+) -> Result<*mut u8> {
+    match device::may_appear() && !is_in_place(buf) {
+        true => p.staged.replace(buf, used, parts),
+        false => Ok(buf),
+    }
+}
+
 /// Buffer with a count and a displacement for each partner.
 pub struct Blocks {
     /// Base address of the displacements.
@@ -155,19 +166,13 @@ impl Blocks {
     /// Replaces device memory by a copy.
     #[inline]
     pub fn staged(mut self, p: &Process, used: Use) -> Result<Blocks> {
-        if !device::may_appear() {
-            return Ok(self);
-        }
-        if is_in_place(self.buf) {
-            return Ok(self);
-        }
         let layout = self.datatype.layout();
         let part = |(&count, &at): (&i64, &i64)| Part {
             offset: at.wrapping_mul(layout.extent()),
             ..Part::whole(layout, count)
         };
         let parts = || self.counts.iter().zip(&self.displacements).map(part).collect();
-        self.buf = p.staged.replace(self.buf, used, parts)?;
+        self.buf = staged_buffer(p, self.buf, used, parts)?;
         Ok(self)
     }
 }
@@ -209,18 +214,12 @@ impl TypedBlocks {
     /// Replaces device memory by a copy.
     #[inline]
     pub fn staged(mut self, p: &Process, used: Use) -> Result<TypedBlocks> {
-        if !device::may_appear() {
-            return Ok(self);
-        }
-        if is_in_place(self.buf) {
-            return Ok(self);
-        }
         let part = |((&count, &offset), datatype): ((&i64, &i64), &Rc<Datatype>)| Part {
             offset,
             ..Part::whole(datatype.layout(), count)
         };
         let blocks = self.counts.iter().zip(&self.displacements).zip(&self.datatypes);
-        self.buf = p.staged.replace(self.buf, used, || blocks.map(part).collect())?;
+        self.buf = staged_buffer(p, self.buf, used, || blocks.map(part).collect())?;
         Ok(self)
     }
 }
