@@ -165,6 +165,14 @@ pub(super) trait RecvCall: Copy {
         unsafe { self.run(args) }
     }
 
+    /// Receives like [`RecvCall::poll`], and calls `leave`, which leaves the lock.
+    #[inline(always)] // `bench/arrival` counts MPI_Recv at MPI_THREAD_MULTIPLE
+    unsafe fn poll_inside(self, args: Args, leave: impl FnOnce()) -> c_int {
+        leave();
+        // SAFETY: ARGUMENTS.
+        unsafe { self.run(args) }
+    }
+
     /// Tries all parts of the immediate path in turn. Returns false if all decline.
     #[inline]
     unsafe fn recv_shortly<const WAY: u8>(self, args: Args) -> bool {
@@ -225,6 +233,13 @@ impl RecvCall for *mut Status {
             }
             finish(slow::poll_recv::<false>("MPI_Recv", args, self), "MPI_Recv", args.comm)
         }
+    }
+
+    #[inline(always)] // `bench/arrival` counts MPI_Recv at MPI_THREAD_MULTIPLE
+    unsafe fn poll_inside(self, args: Args, leave: impl FnOnce()) -> c_int {
+        // SAFETY: ARGUMENTS.
+        let received = unsafe { slow::poll_recv_inside("MPI_Recv", args, self, leave) };
+        finish(received, "MPI_Recv", args.comm)
     }
 }
 

@@ -499,16 +499,15 @@ unsafe fn recv_locked<C: RecvCall, const FROM: u8, const SEAT: u8>(
     let args = args(buf, count, datatype, source, tag, comm);
     // SAFETY: ARGUMENTS.
     unsafe {
-        // `try_recv` has already declined inside the lock, so only queued messages are tried.
-        let received = match FROM {
-            DECLINED => {
-                let received = call.try_recv_queued::<INSIDE>(args);
-                lock::leave_surely::<SEAT>();
-                received
+        if FROM == DECLINED {
+            // `try_recv` has already declined inside the lock, so only queued messages are tried.
+            if !call.try_recv_queued::<INSIDE>(args) {
+                return call.poll_inside(args, lock::leave_surely::<SEAT>);
             }
-            _ => lock::with_lock(|| call.recv_shortly::<INSIDE>(args)),
-        };
-        match received {
+            lock::leave_surely::<SEAT>();
+            return MPI_SUCCESS;
+        }
+        match lock::with_lock(|| call.recv_shortly::<INSIDE>(args)) {
             true => MPI_SUCCESS,
             false => recv_slow(buf, count, datatype, source, tag, comm, call),
         }

@@ -313,6 +313,26 @@ pub unsafe fn poll_recv<const EXCHANGE: bool>(
     }
 }
 
+/// Executes any blocking receive for a thread that is inside the lock. First polls the named source there, then calls
+/// `leave`, which must leave the lock.
+///
+/// # Safety
+/// See USER'S BUFFER.
+#[inline(always)] // `bench/arrival` counts MPI_Recv at MPI_THREAD_MULTIPLE
+pub unsafe fn poll_recv_inside(
+    name: &'static str, args: Args, status: *mut Status, leave: impl FnOnce(),
+) -> Result {
+    // SAFETY: USER'S BUFFER.
+    unsafe {
+        let spun = spin_recv::<{ hot::INSIDE }>(&args, status);
+        leave();
+        match spun {
+            SpinOutcome::Done => Ok(()),
+            spun => recv_slow(name, args, status, Some(spun)),
+        }
+    }
+}
+
 /// Polls the named peer for a while like [`spin_recv`]. Returns `None` if a message or receive precedes this one. Few
 /// instructions follow the arrival of a short message. The loop repeats that of [`spin_recv`]: one loop for both made
 /// messages of 1 KiB slower (`docs/performance.md`).
@@ -364,15 +384,13 @@ unsafe fn recv_slow(
 ) -> Result {
     // SAFETY: USER'S BUFFER.
     unsafe {
-        let mut spun = match spun {
-            Some(spun) => spun,
-            None => spin_recv::<{ hot::OPEN }>(&args, status),
-        };
+        let has_spun = spun.is_some();
+        let mut spun = spun.unwrap_or_else(|| spin_recv::<{ hot::OPEN }>(&args, status));
         if let SpinOutcome::Done = spun {
             return Ok(());
         }
         let p = process::enter(name, false)?;
-        if lock::is_enabled() && hot::receives_inside(args.comm) {
+        if !has_spun && lock::is_enabled() && hot::receives_inside(args.comm) {
             spun = spin_recv::<{ hot::INSIDE }>(&args, status);
         }
         if let SpinOutcome::Done = spun {
@@ -416,10 +434,17 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> SpinOutc
         {
             return SpinOutcome::Nothing;
         }
-        match poll_source::<WAY>(worker, endpoint, peer, u32::MAX) {
-            true => recv_arrival::<WAY>(args, endpoint, want, room, status),
-            false => SpinOutcome::Nothing,
+        if !poll_source::<WAY>(worker, endpoint, peer, u32::MAX) {
+            return SpinOutcome::Nothing;
         }
+        if (*worker).matcher.is_quiet_beside(endpoint)
+            && let Some(taken) = (*endpoint).copy_short(want.key, args.tag, args.buf, room)
+        {
+            fill_status(status, args.peer, taken.tag, taken.len as i64);
+            (*endpoint).take_short();
+            return SpinOutcome::Done;
+        }
+        recv_arrival::<WAY>(args, endpoint, want, room, status)
     }
 }
 

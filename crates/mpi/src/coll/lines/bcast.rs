@@ -15,7 +15,7 @@ use std::cell::Cell;
 /// Minimum bytes of a piece of a long broadcast. A synchronization takes as long as the copy of a few KiB.
 const PIECE_BYTES: usize = 8 << 10;
 
-/// PieceLayout of a long broadcast. A part, which is a call of lines, has the pieces that fit a buffer.
+/// Pieces of a long broadcast. A part is one call of lines, and has as many pieces as fit a buffer.
 struct PieceLayout {
     bytes: usize,
     of_a_part: usize,
