@@ -67,6 +67,16 @@ def case_agreed(session):
     return _all(session, ["agreed"], lambda ranks: max(1, ranks - 2))
 
 
+def case_agreed_then_finalized(session):
+    for env in WAYS:
+        with tempfile.TemporaryDirectory() as folder:
+            words = [session.binary("finalize_agreed"), os.path.join(folder, "made")]
+            outcome = session.mpirun(3, words, options=OPTIONS, env=env).finish()
+        if problem := outcome.problem(0):
+            return f"{env}: {problem}", outcome.text()
+    return None
+
+
 def case_windows_files(session):
     with tempfile.TemporaryDirectory() as folder:
         return _all(session, ["windows_files", os.path.join(folder, "file")])

@@ -10,6 +10,7 @@ mod revoke;
 mod shrink;
 
 pub use agreement::agree;
+pub(crate) use agreement::is_needed;
 pub use operation::{start_agree, start_shrink};
 pub use revoke::revoke;
 pub use shrink::shrink;

@@ -19,6 +19,7 @@ use crate::objects::hot;
 use crate::p2p::channel::deadlock;
 use crate::p2p::request::{self, MarkedRequest};
 use crate::process::{self, ForkedChild, Process, ProcessPhase};
+use crate::recovery;
 use fastpath_base::clock;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::float;
@@ -108,7 +109,8 @@ pub(crate) fn leave(p: &Process) -> Result {
     let is_unanswered = |w: &Worker, request: &Request| is_unanswered(p, w, request);
     wait(p, worker, |w| {
         w.end_detached(is_unanswered);
-        w.is_idle() && w.posted() == 0
+        // A rank that returned from an agreement may be the only one that knows the decision.
+        w.is_idle() && w.posted() == 0 && !recovery::is_needed(p, w)
     });
     advance(worker, RankPhase::Settled);
     wait(p, worker, |w| !w.end_detached(is_unanswered) && w.is_idle());

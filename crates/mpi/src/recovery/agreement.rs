@@ -261,6 +261,19 @@ pub(super) fn receive_known(
     true
 }
 
+/// Returns whether another member of an agreement may still need the decision from this process: it lives, has not
+/// begun to leave MPI, and may learn of a death only later.
+pub(crate) fn is_needed(p: &Process, worker: &Worker) -> bool {
+    if !failures::is_on() {
+        return false;
+    }
+    let dead = failures::list_dead(p);
+    let may_ask =
+        |rank: u32| rank != worker.rank && !dead.contains(&rank) && !worker.is_silent(rank);
+    let all = AGREEMENTS.of(p).borrow();
+    all.iter().any(|agreements| agreements.members.iter().any(|&rank| may_ask(rank)))
+}
+
 /// Passes deaths to all agreements.
 pub(super) fn report_deaths(p: &Process, worker: &mut Worker, ranks: &[u32]) {
     let mut to_send = Vec::new();
