@@ -68,12 +68,14 @@ def case_agreed(session):
 
 
 def case_agreed_then_finalized(session):
-    for env in WAYS:
-        with tempfile.TemporaryDirectory() as folder:
-            words = [session.binary("finalize_agreed"), os.path.join(folder, "made")]
-            outcome = session.mpirun(3, words, options=OPTIONS, env=env).finish()
-        if problem := outcome.problem(0):
-            return f"{env}: {problem}", outcome.text()
+    """MPI_Finalize waits for the other members of an agreement, and not for disconnected ones."""
+    for ranks, name in ((3, "finalize_agreed"), (1, "disconnect_agreed")):
+        for env in WAYS:
+            with tempfile.TemporaryDirectory() as folder:
+                words = [session.binary(name), os.path.join(folder, "made")]
+                outcome = session.mpirun(ranks, words, options=OPTIONS, env=env).finish()
+            if problem := outcome.problem(0):
+                return f"{name}, {env}: {problem}", outcome.text()
     return None
 
 

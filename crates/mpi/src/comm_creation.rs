@@ -129,7 +129,11 @@ pub fn disconnect_comm(p: &Process, handle: usize) -> Result {
             synchronize(p, &comm)
         }
     };
+    let context = comm.context;
     let done = done.and_then(|()| free_comm(p, handle));
+    if done.is_ok() {
+        failures::note_disconnect(p, context);
+    }
     if done.is_err() && is_link {
         count_link(p, &comm);
     }

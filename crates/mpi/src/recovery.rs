@@ -30,7 +30,11 @@ use std::ptr;
 /// communicators have become broken.
 pub(crate) fn start(p: &Process, worker: &mut Worker, tolerates: bool, after_deaths: fn(&Process)) {
     notices::set_after_deaths(p, after_deaths);
-    let hooks = FailureHooks { on_deaths: notices::report_deaths, on_comm: notices::deliver };
+    let hooks = FailureHooks {
+        on_deaths: notices::report_deaths,
+        on_comm: notices::deliver,
+        on_disconnect: agreement::drop_of_comm,
+    };
     failures::start(p, hooks, tolerates);
     worker.hooks.on_notice = Some(notices::receive);
     if !tolerates {

@@ -69,9 +69,10 @@ int main(int argc, char **argv)
     }
     long brief = bytes_now(comm) - before;
     for (int i = 0; i < 3; i++) {
+        data[LONG - 1] = me;
         MPI_Bcast(data, LONG, MPI_INT, i, comm);
         MPI_Allreduce(data, sum, LONG, MPI_INT, MPI_SUM, comm);
-        CHECK(sum[LONG - 1] == i * ranks || data[0] != i);
+        CHECK(data[LONG - 1] == i && sum[LONG - 1] == i * ranks);
     }
     long whole = bytes_now(comm) - before;
     if (argc > 1 && me == 0)

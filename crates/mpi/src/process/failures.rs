@@ -44,6 +44,8 @@ pub(crate) struct FailureHooks {
     pub on_deaths: fn(&Process, &mut Worker, &[u32]),
     /// Called with each new communicator.
     pub on_comm: fn(&Process, &mut Worker, &Rc<Comm>),
+    /// Called after all members have disconnected from a communicator.
+    pub on_disconnect: fn(&Process, Context),
 }
 
 impl Default for FailureHooks {
@@ -53,7 +55,8 @@ impl Default for FailureHooks {
 }
 
 impl FailureHooks {
-    const NONE: FailureHooks = FailureHooks { on_deaths: |_, _, _| {}, on_comm: |_, _, _| {} };
+    const NONE: FailureHooks =
+        FailureHooks { on_deaths: |_, _, _| {}, on_comm: |_, _, _| {}, on_disconnect: |_, _| {} };
 }
 
 /// Sets the callbacks, and switches the detection on if the job tolerates failures.
@@ -142,6 +145,11 @@ pub(crate) fn note_new_comm(p: &Process, comm: &Rc<Comm>) {
         }
         (FAILURES.of(p).hooks.get().on_comm)(p, worker, comm);
     }
+}
+
+/// Notes that all members have disconnected from a communicator.
+pub(crate) fn note_disconnect(p: &Process, context: Context) {
+    (FAILURES.of(p).hooks.get().on_disconnect)(p, context);
 }
 
 /// Revokes a communicator in this process. Returns false if it was revoked already.

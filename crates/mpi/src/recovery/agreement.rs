@@ -261,6 +261,11 @@ pub(super) fn receive_known(
     true
 }
 
+/// Drops the agreements of a communicator from which all members have disconnected: none needs a decision any more.
+pub(super) fn drop_of_comm(p: &Process, context: Context) {
+    AGREEMENTS.of(p).borrow_mut().retain(|known| known.context != context);
+}
+
 /// Returns whether another member of an agreement may still need the decision from this process: it lives, has not
 /// begun to leave MPI, and may learn of a death only later.
 pub(crate) fn is_needed(p: &Process, worker: &Worker) -> bool {

@@ -297,8 +297,7 @@ impl RmaTarget {
         // SAFETY: SPAN AND BUFFER: the key lives as long as the window.
         let way = unsafe { (*self.key).way() };
         let is_direct = matches!(way, AccessPath::LoadStore | AccessPath::Kernel);
-        // After an error, parts may be under way.
-        // Operations of this process on its own memory are complete.
+        // After an error, parts may be under way. An operation of this process on its own memory is complete.
         if moved != Ok(BufferState::Done) || !(is_direct || self.rank == window.rank) {
             window.note_pending(self.rank);
         }
