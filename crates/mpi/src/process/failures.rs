@@ -149,7 +149,9 @@ pub(crate) fn note_new_comm(p: &Process, comm: &Rc<Comm>) {
 
 /// Notes that all members have disconnected from a communicator.
 pub(crate) fn note_disconnect(p: &Process, context: Context) {
-    (FAILURES.of(p).hooks.get().on_disconnect)(p, context);
+    if is_on() {
+        (FAILURES.of(p).hooks.get().on_disconnect)(p, context);
+    }
 }
 
 /// Revokes a communicator in this process. Returns false if it was revoked already.
