@@ -59,7 +59,7 @@ pub fn finish_set_up() {
 
 /// Ends the process if the C library lacks an extension: `function` is its address there, or null.
 pub fn require(function: *const (), name: &str) {
-    // The optimizer takes the address of a function to be not null.
+    // The optimizer assumes that a function's address is not null.
     if std::hint::black_box(function).is_null() {
         tell!("fastpath: the MPI library has no {name}; use the library libmpi_abi of Fastpath");
         std::process::abort();

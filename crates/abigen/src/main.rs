@@ -15,9 +15,9 @@ usage: fastpath-abigen header            the C header
        fastpath-abigen mpi.f90           the Fortran module mpi
        fastpath-abigen mpi_f08.f90       the Fortran module mpi_f08
                        --addresses       after each of these two: for compilers without assumed rank
-       fastpath-abigen mpif-ext.h        what mpi-ext.h has, as an include file for Fortran
-       fastpath-abigen mpi_ext.f90       the Fortran module of these, beside module mpi
-       fastpath-abigen mpi_f08_ext.f90   the Fortran module of these, beside module mpi_f08
+       fastpath-abigen mpif-ext.h        the extensions of mpi-ext.h as a Fortran include file
+       fastpath-abigen mpi_ext.f90       these extensions for module mpi
+       fastpath-abigen mpi_f08_ext.f90   these extensions for module mpi_f08
        fastpath-abigen symbols           all exported names
        fastpath-abigen version";
 

@@ -3,12 +3,8 @@
    Nonblocking collective calls through shared lines: several at once, completed in any order, beside blocking calls and
    messages, with ranks that are late, and on a communicator that is freed meanwhile. The argument is the number of
    rounds (default 60); with it, the other communicators have one round. */
-#include "../coll_check.h"
-
-enum { CALLS = 8, LONGEST = 4000 };
-static int *in[CALLS], *out[CALLS];
-static MPI_Request requests[CALLS];
-static int lengths[CALLS], roots[CALLS];
+enum { CALLS = 8 };
+#include "../coll_lines_check.h"
 
 /* Call `kind` of a round, with memory `at`. */
 static void start(MPI_Comm comm, int at, int kind, int seed)
@@ -36,28 +32,6 @@ static void start(MPI_Comm comm, int at, int kind, int seed)
     default:
         MPI_Iscan(in[at], out[at], n, MPI_INT, MPI_SUM, comm, &requests[at]);
     }
-}
-
-static void check(int at, int kind, int seed)
-{
-    int n = lengths[at], bad = 0, sum = ranks * (ranks - 1) / 2;
-    for (int i = 0; i < n; i++)
-        switch (kind) {
-        case 1:
-            bad += in[at][i] != roots[at] + i + seed;
-            break;
-        case 2:
-            bad += out[at][i] != sum + ranks * (i + seed);
-            break;
-        case 3:
-        case 4:
-            for (int r = 0; r < ranks && (kind == 3 || me == roots[at]); r++)
-                bad += out[at][r * n + i] != r + i + seed;
-            break;
-        case 5:
-            bad += out[at][i] != me * (me + 1) / 2 + (me + 1) * (i + seed);
-        }
-    CHECK(bad == 0);
 }
 
 static void wait_in_some_order(int how)
@@ -108,10 +82,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    for (int at = 0; at < CALLS; at++) {
-        in[at] = ints(LONGEST, 0);
-        out[at] = ints(LONGEST + 40L * ranks, 0);
-    }
+    make_memory();
     test(MPI_COMM_WORLD, argc > 1 ? atoi(argv[1]) : 60);
     for (int turn = 0; turn < (argc > 1 ? 1 : 3); turn++) {
         MPI_Comm dup;

@@ -32,8 +32,7 @@ impl DeviceBytes {
         Move { device, device_stride: 0, host, host_stride: 0, len: len as u64, count: 1 }
     }
 
-    /// Returns whether a copy succeeded. Prints the first failure, because another process has made
-    /// the failing call.
+    /// Returns whether a copy succeeded. Prints the first failure, because another process has made the call.
     fn is_done(&self, copied: Result<(), DeviceError>) -> bool {
         if let Err(error) = copied
             && !self.has_printed.swap(true, Ordering::Relaxed)

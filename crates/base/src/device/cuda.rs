@@ -72,7 +72,7 @@ impl Rows {
     }
 }
 
-/// Direction of copies. Each has a stream of its own, so that copies in both directions overlap.
+/// Direction of copies. Each direction has its own stream, so copies in both directions overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Direction {
     /// From device memory to host memory.
@@ -376,7 +376,7 @@ impl Driver {
         check("cuEventCreate", code).map(|()| event)
     }
 
-    /// Lets an event stand for the copies of a stream so far. Both belong to the current context.
+    /// Records an event behind the copies that a stream has so far. Both belong to the current context.
     pub fn record_event(&self, event: usize, stream: usize) -> Result<(), DeviceError> {
         // SAFETY: event and stream exist.
         check("cuEventRecord", unsafe { (self.record_event)(event, stream) })

@@ -1,7 +1,7 @@
 //! Detection of device memory that the program has freed (`FASTPATH_CHECK`).
 //!
-//! The driver does not report freed memory: its addresses are unknown, as those of host memory are. So the ranges of
-//! allocations are kept while checks are on.
+//! The driver knows neither addresses of freed memory nor addresses of host memory. So the ranges of allocations are
+//! kept while checks are on.
 
 use super::readable::is_readable;
 use super::{DeviceError, DeviceMemory};

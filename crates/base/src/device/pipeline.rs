@@ -1,8 +1,8 @@
 //! Long contiguous messages from and to device memory, moved in pieces.
 //!
 //! A message has up to [`PIECES`] pieces in host memory at a time. While a piece is sent, the driver copies the next
-//! ones from the device. While a piece is received, the driver copies the previous ones to the device. Only the events
-//! of these copies are waited for.
+//! ones from the device. While a piece is received, the driver copies the previous ones to the device. The process
+//! waits only for the events of these copies.
 #![allow(unsafe_code)]
 
 use super::block::HostBlock;

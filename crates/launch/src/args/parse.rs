@@ -65,8 +65,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads options up to the first other word, which starts the program's command line. Returns the last option and
-    /// its value if the value is a separate word (`-n 4`, not `-n=4`).
+    /// Reads options up to the first other word, which starts the program's command line. Returns the last option
+    /// with its value, if the value is a separate word (`-n 4`, not `-n=4`).
     fn read_options(
         &mut self, words: &[OsString],
     ) -> Result<Option<(String, OsString)>, UsageError> {

@@ -37,7 +37,7 @@ pub(crate) struct PieceSource {
 }
 
 impl PieceTrees {
-    /// `parts` has the part of the L3 of each rank, with numbers that are unique on the host.
+    /// Makes the groups. `parts` has the part of the L3 of each rank, with numbers that are unique on the host.
     pub(super) fn new(places: &[CachePlace], parts: &[u32]) -> PieceTrees {
         let keys: [Vec<u32>; LEVELS] = [
             places.iter().map(|place| place.socket).collect(),

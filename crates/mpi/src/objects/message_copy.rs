@@ -33,7 +33,7 @@ impl MessageCopy {
     /// Returns the copy of a message; `None` for a buffer in host memory.
     ///
     /// # Errors
-    /// Those of [`Staging::packed`].
+    /// See [`Staging::packed`].
     pub fn make(buffer: &Buffer) -> Result<Option<MessageCopy>> {
         if buffer.bytes >= PIPELINE_MIN && buffer.layout.is_none() {
             let Some(memory) = find_device(buffer.ptr)? else { return Ok(None) };
@@ -48,7 +48,7 @@ impl MessageCopy {
     /// Returns a copy of all data of a message; `None` for a buffer in host memory.
     ///
     /// # Errors
-    /// Those of [`Staging::packed`].
+    /// See [`Staging::packed`].
     pub fn make_whole(buffer: &Buffer) -> Result<Option<MessageCopy>> {
         Ok(Staging::packed(buffer)?.map(MessageCopy::Whole))
     }

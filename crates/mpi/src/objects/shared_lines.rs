@@ -81,7 +81,7 @@ pub struct OutstandingLines {
     joined: Cell<u64>,
     /// Number of calls that have ended.
     left: Cell<u64>,
-    /// Members whose memory this member has read in the call whose turn it is. Kept, so that calls allocate nothing.
+    /// Members whose memory this member has read in the current call. The list is kept, so calls allocate nothing.
     pub(crate) owners: RefCell<Vec<u32>>,
 }
 

@@ -452,7 +452,7 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> SpinOutc
 /// mean that other work needs this process.
 ///
 /// # Safety
-/// The endpoint is that of `peer`, the worker that of the hot tables, and no reference to them is held.
+/// `endpoint` belongs to `peer`, and `worker` is in the hot tables. No reference to either is held.
 #[inline(always)] // `fastpath bench latency`: 8 B
 pub(crate) unsafe fn poll_source<const WAY: u8>(
     worker: *mut Worker, endpoint: *mut Endpoint, peer: u32, most: u32,

@@ -63,7 +63,7 @@ struct LongBcast<'c, L, B> {
     number: u64,
     /// Calls of the parts under way, by part modulo 2.
     calls: [Option<L>; 2],
-    /// Last part for which this member wrote the own buffer, by part modulo 2.
+    /// Last part for which this member wrote its buffer, by part modulo 2.
     written: [Option<usize>; 2],
     is_unequal: bool,
 }
@@ -87,7 +87,7 @@ impl<L: Lines, B: Fn() -> Result<Option<L>>> LongBcast<'_, L, B> {
         Readers::OfPiece(self.root, index as u32)
     }
 
-    /// Waits until the own buffer of a part is free.
+    /// Waits until this member's buffer of a part is free.
     async fn free_buffer(&mut self, part: usize) -> Result {
         let written = self.written[part % 2].replace(part);
         if written == Some(part) {
@@ -119,7 +119,7 @@ impl<L: Lines, B: Fn() -> Result<Option<L>>> LongBcast<'_, L, B> {
         Ok(())
     }
 
-    /// Stores a piece in the own buffer, from the data or from the buffer of `parent`, for the children.
+    /// Stores a piece in this member's buffer for the children, from the data or from the buffer of `parent`.
     ///
     /// # Safety
     /// The data is readable at the root.

@@ -76,8 +76,8 @@ pub(in super::super) fn outstanding<'c>(f: &Channel<'c>) -> Option<&'c Outstandi
 }
 
 /// Returns the lines of the persistent call `number` of the channel's communicator. The first calls after the blocking
-/// call that made the lines have some. Equal on all members. With checks there are none, because each start compares
-/// its arguments first.
+/// call that made the lines have some. The result is equal on all members. With `FASTPATH_CHECK` there are none,
+/// because a start first compares the arguments.
 pub(in super::super) fn hold_persistent<'c>(
     f: &Channel<'c>, number: u64,
 ) -> Option<&'c PersistentLines> {

@@ -12,8 +12,8 @@ use crate::p2p::{fill_status, slow};
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::{Request, Worker};
 
-/// Polls of one peer by [`spin_arrival`]. They are few, because other requests may need progress: a message that takes
-/// longer finds the general wait.
+/// Largest number of polls of [`spin_arrival`]. It is small, because other requests may need progress, which the
+/// general wait makes.
 const POLLS: u32 = 512;
 
 /// Completes a send or receive that has ended without fault, using only the worker of the hot tables. Otherwise returns
